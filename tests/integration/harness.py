@@ -1,0 +1,89 @@
+"""The pytest fixtures of tests that need a control plane; a conftest.py imports those it wants.
+
+    cluster          one real control plane for the whole session, with our CRD on it (a Cluster)
+    namespace        a fresh namespace per test
+    start_operator   starts operators, and asserts that each one still running at the end stops cleanly on SIGTERM
+    operator         an operator with controller and webhook, restricted to the test's namespace
+"""
+
+import pathlib
+import re
+import uuid
+
+import pytest
+
+from cluster import Cluster, ControlPlane, build_tools
+from operator_process import BINARY, TOP, Operator
+
+CRD = TOP / "deploy" / "crds" / "ray.io_rayclusters.yaml"
+
+
+@pytest.fixture(scope="session")
+def cluster(request, tmp_path_factory):
+    capture = request.config.pluginmanager.getplugin("capturemanager")
+    try:
+        # The first build takes minutes and says so; pytest must not swallow that.
+        with capture.global_and_fixture_disabled():
+            bin_dir = build_tools()
+        control_plane = ControlPlane(tmp_path_factory.mktemp("control-plane"), crds=[CRD] if CRD.exists() else [])
+        control_plane.start()
+    except RuntimeError as e:
+        # One clear error instead of one per test.
+        pytest.exit(str(e), returncode=1)
+    try:
+        yield Cluster(control_plane, bin_dir)
+    finally:
+        control_plane.stop()
+
+
+@pytest.fixture
+def namespace(cluster, request):
+    """Its name says which test it belongs to. Deleted at the end, without waiting."""
+    slug = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower())[:40].strip("-")
+    name = cluster.create_namespace(f"{slug}-{uuid.uuid4().hex[:6]}")
+    yield name
+    cluster.delete("namespaces", name)
+
+
+@pytest.fixture
+def start_operator(request, tmp_path):
+    """start_operator(cluster, *flags, wait_webhook=True, **options): see Operator for the options."""
+    operators = request.node.operators = []
+
+    def start(cluster, *flags, wait_webhook=True, **options):
+        if not pathlib.Path(BINARY).exists():
+            pytest.fail(f"no {BINARY}: 'make' builds it (RAY_TPU_OPERATOR_BIN names another)", pytrace=False)
+        operator = Operator(cluster, *flags, directory=tmp_path, **options)
+        operators.append(operator)
+        operator.start()
+        if operator.has_webhook and cluster and wait_webhook:
+            operator.wait_webhook()
+        return operator
+
+    yield start
+
+    failures = []
+    for operator in operators:
+        try:
+            if operator.running():
+                operator.terminate()
+        except AssertionError as e:
+            failures.append(str(e))
+        finally:
+            operator.kill9()
+            operator.remove_webhooks()
+    assert not failures, "\n".join(failures)
+
+
+@pytest.fixture
+def operator(cluster, namespace, start_operator):
+    return start_operator(cluster, watch_namespaces=[namespace])
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Shows the ends of the operators' logs with a failed test."""
+    report = (yield).get_result()
+    if report.failed:
+        for operator in getattr(item, "operators", []):
+            report.sections.append(("operator log", operator.log_tail()))

@@ -1,0 +1,114 @@
+/* tpu.h - TPU slices: what a topology means, who a pod is in its slice, what its containers must be told.
+ * Pure: no I/O, no clock, no globals that change; safe to call from any number of threads. Rules:
+ * facts/tpu_injection.md, "§" below means its sections. */
+#ifndef TPU_TPU_H
+#define TPU_TPU_H
+
+#include "json/json.h"
+
+/* ---- hardware (§4) ---- */
+
+struct tpu_topology
+{
+  int dims[3]; /* 4x4 -> {4,4}; chips along X, Y, Z */
+  int ndims;   /* 2 or 3 */
+};
+
+/* Parses "4x4" or "2x2x2". Dimensions are 1..4096; anything else is -EINVAL and says what was wrong. */
+int tpu_topology_parse (struct tpu_topology *t, const char *text, struct error *err);
+int64_t tpu_topology_chips (const struct tpu_topology *t);
+
+struct tpu_accelerator
+{
+  const char *label;      /* value of cloud.google.com/gke-tpu-accelerator, e.g. "tpu-v6e-slice" */
+  const char *generation; /* "v3", "v4lite", "v4", "v5e", "v5p", "v6e", "tpu7x" */
+  int ndims;              /* dimensions of its topologies */
+  int devices_per_chip;   /* what a framework sees per chip: 2 for tpu7x's chiplets and v3's cores, else 1 (§6.2) */
+  int vm_chips;        /* chips of its largest VM; multi-host slices are always made of TPU_SLICE_VM_CHIPS-chip VMs */
+  bool process_family; /* multi-host pods need TPU_PROCESS_ADDRESSES/PORT (§8.2 rule 12b) */
+  bool torch_family;   /* TORCH_TPU_* is defined for it (§9.2) */
+};
+
+#define TPU_SLICE_VM_CHIPS 4 /* §4.2 */
+
+const struct tpu_accelerator *tpu_accelerator_find (const char *label); /* NULL for an unknown generation or NULL */
+
+/* ---- pods ---- */
+
+struct tpu_options
+{
+  const char *accelerator_label; /* default cloud.google.com/gke-tpu-accelerator */
+  const char *topology_label;    /* default cloud.google.com/gke-tpu-topology */
+  bool strict; /* a TPU pod whose place in its slice cannot be known is an error instead of a warning */
+};
+
+extern const struct tpu_options tpu_default_options;
+
+/* What a pod template asks for, the same for pods and for the templates inside workload objects. Texts reach into it.
+ */
+struct tpu_request
+{
+  int64_t chips;                /* google.com/tpu over all concurrently running TPU containers; 0: no TPU pod */
+  int64_t containers;           /* how many containers (sidecar init containers included) ask for TPUs at a time */
+  const char *accelerator_text; /* from node selector or single-valued required node affinity; NULL when absent */
+  const struct tpu_accelerator *accelerator; /* NULL when absent or unknown */
+  const char *topology_text; /* slice annotation, else node selector, else single-valued affinity; NULL when absent */
+  struct tpu_topology topology; /* valid when topology_text is set */
+  bool partial;                 /* the slice annotation names a topology that is not the selected nodes' own (§2.4) */
+  int64_t hosts;                /* chips of the topology / chips of the pod; 1 = single host; 0 when not known */
+};
+
+/* Reads `template` ({metadata, spec} of a Pod or PodTemplateSpec). -EINVAL with a sentence that names field, value and
+ * remedy for a topology that does not parse, fractional or negative chips, chips that do not divide the topology, or a
+ * dimension count that the accelerator does not have. A pod without google.com/tpu is no error: chips is 0 and nothing
+ * else is read. Ordinary init containers never run beside the others and do not add to chips (§8.2 rule 11). NULL
+ * options are the default ones. */
+int tpu_request_read (struct tpu_request *r, const cJSON *template, const struct tpu_options *options,
+                      struct error *err);
+
+enum tpu_owner
+{
+  TPU_OWNER_RAY,
+  TPU_OWNER_JOB,
+  TPU_OWNER_BARE,
+  TPU_OWNER_MAX
+};
+
+const char *tpu_owner_name (enum tpu_owner owner); /* "RayCluster", "Job", "Pod" */
+
+#define TPU_NAME_SIZE 254 /* longest object name and the NUL */
+
+/* Annotation of a Pod: "false" keeps it exactly as it is. */
+#define TPU_ANNOTATION_INJECT "ray-tpu-operator/inject"
+
+struct tpu_injection
+{
+  cJSON *patch;              /* RFC 6902 array; empty when nothing is to be added. Owned */
+  cJSON *warnings;           /* array of strings for the user (admission warnings), each said once. Owned */
+  enum tpu_owner owner;      /* how the identity was found */
+  char slice[TPU_NAME_SIZE]; /* TPU_NAME, "" when not known */
+  int64_t worker_id;         /* host index in the slice; -1 when not known */
+  int64_t hosts;             /* hosts of the slice; 0 when not known */
+};
+
+/* Decides what a Pod that asks for google.com/tpu must be told (§6.2, §8) and returns it as a patch: env entries of its
+ * TPU containers (init containers that ask included) and, for Ray pods on multi-host slices, hostname, subdomain and
+ * slice affinity merged into the user's. Idempotent: applied twice it changes nothing the second time.
+ *
+ * The user's own env entries are final in any form, literal, empty or valueFrom. Where one variable of a family is the
+ * user's, the rest of the family is theirs too: {TPU_WORKER_HOSTNAMES, TPU_WORKER_ID}, {TORCH_TPU_TOPOLOGY,
+ * TORCH_TPU_SLICEBUILDER_ADDRESSES}, {TPU_PROCESS_ADDRESSES, TPU_PROCESS_PORT}, {MEGASCALE_SLICE_ID,
+ * MEGASCALE_COORDINATOR_ADDRESS}; a literal TPU_PROCESS_PORT or MEGASCALE_PORT of theirs is taken as
+ * input, and the rest is built around it.
+ * What envFrom brings cannot be seen here, and Kubernetes lets env win over it: who sets these variables through a
+ * ConfigMap needs the opt-out annotation.
+ *
+ * Where the place in a multi-host slice cannot be known, nothing that depends on it is injected and a warning says why.
+ *
+ * 0, or -EINVAL (invalid pod: what and how to mend it; with options->strict also unknown identity); then out is empty.
+ * NULL options are the default ones. */
+int tpu_inject (struct tpu_injection *out, const cJSON *pod, const struct tpu_options *options, struct error *err);
+void tpu_injection_free (struct tpu_injection *injection);
+#define cleanup_injection __attribute__ ((cleanup (tpu_injection_free)))
+
+#endif

@@ -1,0 +1,99 @@
+/* tpu_internal.h - what the files of pkg/tpu share: request -> identity -> values per container -> patch. */
+#ifndef TPU_TPU_INTERNAL_H
+#define TPU_TPU_INTERNAL_H
+
+#include "tpu/tpu.h"
+
+#define TPU_RESOURCE "google.com/tpu"
+#define TPU_LABEL_RAY_CLUSTER "ray.io/cluster"
+#define TPU_LABEL_RAY_REPLICA_NAME "ray.io/worker-group-replica-name"
+#define TPU_ANNOTATION_SLICE_TOPOLOGY "cloud.google.com/gke-tpu-slice-topology"
+
+/* ---- request.c ---- */
+
+/* A container that asks for TPUs. */
+struct tpu_container
+{
+  const cJSON *object;
+  const char *section; /* "containers" or "initContainers" */
+  int index;           /* in that array */
+  int64_t chips;
+  bool concurrent; /* runs beside the others: a container or a sidecar, not an ordinary init container */
+  int64_t
+      slot; /* process number inside the pod: containers in their order, then sidecars; ordinary init containers 0 */
+};
+
+struct tpu_containers
+{
+  struct tpu_container *items; /* in the arena */
+  size_t count;
+};
+
+/* tpu_request_read, which also tells the containers. */
+int tpu_request_collect (struct tpu_request *r, struct tpu_containers *containers, const cJSON *template,
+                         const struct tpu_options *options, struct arena *arena, struct error *err);
+
+/* ---- identity.c ---- */
+
+/* Who the pod is. Host h of the slice is reachable as "<stem><h>.<domain>". Texts live in the pod or the arena. */
+struct tpu_identity
+{
+  enum tpu_owner owner;
+  const char *unknown;       /* why the place in the slice is not known and what to do; NULL when it is known */
+  const char *slice;         /* TPU_NAME; "" when there is none to give */
+  int64_t host;              /* index in the slice; 0 for single host; -1 when not known */
+  const char *stem, *domain; /* NULL when hosts have no names */
+  int64_t process_port;      /* TPU_PROCESS_PORT of the first process */
+  const char *cluster;       /* Ray: the RayCluster; else NULL */
+  const char *coordinator;   /* Ray: host 0 of slice 0 of the group; NULL when its name cannot be told */
+  int64_t replica;           /* Ray: index of the slice in its group; -1 when not known */
+  const char *replica_name;  /* Ray: what all hosts of the slice, and no others, are labelled with; or NULL */
+};
+
+void tpu_identify (struct tpu_identity *id, const cJSON *pod, const struct tpu_request *r, struct arena *arena);
+
+/* ---- env.c ---- */
+
+/* Appends env entries for every TPU container to patch, and to warnings what the user should know. */
+void tpu_env_patch (cJSON *patch, cJSON *warnings, const struct tpu_containers *containers, const struct tpu_request *r,
+                    const struct tpu_identity *id, struct arena *arena);
+
+/* ---- hosts.c ---- */
+
+/* Linux refuses to exec when one "NAME=value" string is longer, NUL included (§4.3): such a pod never starts. */
+#define TPU_ENV_MAX 131072
+
+struct tpu_word
+{
+  const char *text;
+  size_t len;
+};
+
+/* Host names in worker order. `items` is NULL when a list of them could not be an env value anyway. */
+struct tpu_hosts
+{
+  struct tpu_word *items;
+  size_t count;
+};
+
+/* "<stem><h>.<domain>" for h < count; `localhost` when stem is NULL. */
+void tpu_hosts_name (struct tpu_hosts *hosts, const char *stem, const char *domain, int64_t count, struct arena *arena);
+/* From a comma-separated list, each host once however often it is repeated in a row. -EINVAL when these are not `count`
+ * valid host names or IPv4 addresses. */
+int tpu_hosts_parse (struct tpu_hosts *hosts, const char *list, int64_t count, struct arena *arena);
+/* host + suffix, host-major, comma-separated; NULL when "name=" and that does not fit into TPU_ENV_MAX. */
+char *tpu_hosts_join (const struct tpu_hosts *hosts, const struct tpu_word *suffixes, size_t nsuffixes,
+                      const char *name, struct arena *arena);
+
+/* ---- placement.c ---- */
+
+/* Ray: hostname, subdomain and slice affinity. -EINVAL when spec.affinity is not of its type. */
+int tpu_place (cJSON *patch, cJSON *warnings, const cJSON *pod, const struct tpu_request *r,
+               const struct tpu_identity *id, struct error *err);
+
+/* ---- inject.c ---- */
+
+/* Adds a sentence once. */
+void tpu_warn (cJSON *warnings, const char *fmt, ...) __attribute__ ((format (printf, 2, 3)));
+
+#endif

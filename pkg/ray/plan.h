@@ -1,0 +1,124 @@
+/* plan.h - from what a RayCluster wants and what exists to what to do next. Level-triggered and pure: the same picture
+ * always gives the same plan; names are a function of identity, so that a repeated or overlapping create cannot make
+ * two of one host (design §4).
+ *
+ * Slices. A slice is one replica of a group: `hosts` pods for a multi-host group, one pod else; the head is a slice of
+ * one. A slice that was never complete is forming and gets its missing hosts; one that was complete and lost a host is
+ * broken and is replaced whole. A slice's index is reserved while any pod carries it, but no longer than
+ * `terminating_timeout_ms` past a pod's deletion deadline.
+ *
+ * The ledger. What must survive a restart and cannot be read off the pods is kept in one annotation of the RayCluster:
+ * per group and index the incarnation (so that a replacement has other names than what it replaces) and whether the
+ * slice was complete once. */
+#ifndef RAY_PLAN_H
+#define RAY_PLAN_H
+
+#include "ray/build.h"
+
+#define RAY_ANNOTATION_SLICES "ray-tpu-operator/slices"
+
+/* ---- what exists: digests, a few hundred bytes each (design §3.4) ---- */
+
+enum ray_phase
+{
+  RAY_PENDING,
+  RAY_RUNNING,
+  RAY_SUCCEEDED,
+  RAY_FAILED,
+  RAY_UNKNOWN
+};
+
+struct ray_pod
+{
+  const char *namespace, *name, *uid;
+  const char *cluster;                      /* ray.io/cluster */
+  const char *group;                        /* ray.io/group, "" when absent */
+  const char *node_type;                    /* ray.io/node-type */
+  const char *replica_name;                 /* ray.io/worker-group-replica-name, "" when absent */
+  const char *owner_uid;                    /* of the controller owner reference, "" when none */
+  const char *ip;                           /* status.podIP, "" when none */
+  const char *ready_reason, *ready_message; /* heads only: for the HeadPodReady condition */
+  int64_t created_ms;                       /* wall clock */
+  int64_t deletion_ms; /* metadata.deletionTimestamp, i.e. when the grace period ends; 0: not being deleted */
+  uint64_t resource_version;
+  int32_t replica_index, host_index; /* -1 when absent */
+  enum ray_phase phase;
+  bool ready;       /* the PodReady condition is True */
+  bool ready_known; /* there is a PodReady condition */
+  bool dead; /* Failed, Succeeded, or the Ray container ended and restartPolicy is Never (facts §2.4 shouldDelete) */
+};
+
+struct ray_service
+{
+  const char *namespace, *name, *uid;
+  const char *cluster; /* ray.io/cluster, or ray.io/headless-worker-svc */
+  const char *owner_uid;
+  const char *cluster_ip; /* "None" when headless */
+  const char *endpoints;  /* JSON object text: port name -> nodePort, else targetPort (facts §1.5) */
+  uint64_t resource_version;
+  bool is_head; /* labelled ray.io/node-type=head */
+};
+
+/* One allocation each: free () frees all. NULL when the object is not of a RayCluster (no label). */
+struct ray_pod *ray_pod_digest (const cJSON *pod);
+struct ray_service *ray_service_digest (const cJSON *service);
+
+struct ray_observed
+{
+  const struct ray_pod **pods; /* those of the namespace labelled with this cluster's name, whoever owns them */
+  size_t npods;
+  const struct ray_service **services;
+  size_t nservices;
+};
+
+/* A pod is ours when its controller owner is this very cluster (by uid). */
+bool ray_pod_owned (const struct ray_pod *pod, const struct ray_cluster *cluster);
+
+/* ---- what to do ---- */
+
+enum ray_op_kind
+{
+  RAY_OP_CREATE_HEAD_SERVICE,
+  RAY_OP_CREATE_HEADLESS_SERVICE,
+  RAY_OP_WRITE_LEDGER, /* merge-patch RAY_ANNOTATION_SLICES with plan->ledger, guarded by the cluster's resourceVersion
+                        */
+  RAY_OP_DELETE_POD,   /* with uid precondition */
+  RAY_OP_CREATE_POD,
+};
+
+struct ray_op
+{
+  enum ray_op_kind kind;
+  int stage;                     /* operations of one stage run in parallel; a failed stage 0 or 1 ends the plan */
+  const struct ray_group *group; /* pods: the group; NULL when it is no longer in the spec */
+  struct ray_identity identity;  /* created pods */
+  uint64_t name_seed;            /* created pods: see ray_op_rename */
+  const struct ray_pod *pod;     /* deleted pods */
+  const char *why;               /* for logs and events: "slice is incomplete", "scale down", ... */
+};
+
+struct ray_plan
+{
+  struct ray_op *ops; /* by stage */
+  size_t nops, cap;
+  char *ledger;       /* new annotation value, NULL: unchanged */
+  int64_t requeue_ms; /* look again after this long even if nothing happens; 0: no need */
+};
+
+struct ray_plan_options
+{
+  int64_t terminating_timeout_ms; /* how long past its deadline a Terminating pod may hold its index (default 30 s) */
+  bool random_delete; /* ENABLE_RANDOM_POD_DELETE: the operator may pick victims although autoscaling is on */
+};
+extern const struct ray_plan_options ray_default_plan_options;
+
+/* `cluster` must have passed ray_validate. Everything in the plan points into cluster and observed. */
+void ray_plan_make (struct ray_plan *plan, const struct ray_cluster *cluster, const struct ray_observed *observed,
+                    const struct ray_plan_options *options, int64_t now_ms);
+void ray_plan_free (struct ray_plan *plan);
+#define cleanup_plan __attribute__ ((cleanup (ray_plan_free)))
+
+/* The create was answered 409 and the pod of that name is somebody else's: takes the next name of this identity. */
+void ray_op_rename (struct ray_op *op, const struct ray_cluster *cluster, int attempt);
+
+#endif

@@ -1,0 +1,80 @@
+/* plan_internal.h - what the files of the planner share: the ledger and the slices of a group. */
+#ifndef RAY_PLAN_INTERNAL_H
+#define RAY_PLAN_INTERNAL_H
+
+#include "ray/plan.h"
+
+/* ---- ledger.c ---- */
+
+struct ray_ledger_entry
+{
+  uint32_t incarnation;
+  bool complete; /* every host existed at the same time once */
+};
+
+struct ray_ledger_group
+{
+  char *name;
+  struct ray_ledger_entry *entries; /* by replica index */
+  size_t count, cap;
+};
+
+struct ray_ledger
+{
+  struct ray_ledger_group *groups;
+  size_t count, cap;
+  bool changed;
+};
+
+/* "v6e-16=0c,2c,,1;headgroup=1": per group, by index, the incarnation and a c once complete. What does not parse is
+ * treated as absent: names may then repeat, nothing worse. */
+void ray_ledger_parse (struct ray_ledger *ledger, const char *text);
+char *ray_ledger_print (const struct ray_ledger *ledger);
+struct ray_ledger_entry ray_ledger_get (const struct ray_ledger *ledger, const char *group, int64_t index);
+void ray_ledger_set (struct ray_ledger *ledger, const char *group, int64_t index, struct ray_ledger_entry entry);
+void ray_ledger_retain (struct ray_ledger *ledger,
+                        const struct ray_cluster *cluster); /* drops groups not in the spec */
+void ray_ledger_free (struct ray_ledger *ledger);
+#define cleanup_ledger __attribute__ ((cleanup (ray_ledger_free)))
+
+/* ---- slices.c ---- */
+
+enum ray_slice_state
+{
+  RAY_SLICE_FORMING,     /* hosts are missing, and it was never complete */
+  RAY_SLICE_WHOLE,       /* every host exists */
+  RAY_SLICE_BROKEN,      /* has live pods but must be replaced */
+  RAY_SLICE_TERMINATING, /* only pods that are being deleted */
+};
+
+struct ray_slice
+{
+  const struct ray_pod **pods; /* reaches into the sorted array of its group */
+  size_t npods, live;
+  const char *replica_name;
+  int64_t index; /* -1 when its pods carry none */
+  enum ray_slice_state state;
+  const char *why;    /* why it is broken */
+  bool ready;         /* whole, and every pod is ready */
+  bool doomed;        /* chosen for deletion */
+  bool listed;        /* in workersToDelete */
+  int64_t created_ms; /* of its oldest pod */
+  int64_t expires_ms; /* terminating: when its index is given up; INT64_MAX while a pod is live */
+};
+
+struct ray_slices
+{
+  struct ray_slice *items;
+  size_t count, cap;
+  const struct ray_pod **pods; /* sorted by slice, then host */
+  size_t npods;
+};
+
+/* The slices that the owned pods of one group make. `hosts` is the group's. */
+void ray_slices_read (struct ray_slices *slices, const struct ray_cluster *cluster, const struct ray_group *group,
+                      const struct ray_observed *observed, const struct ray_ledger *ledger,
+                      const struct ray_plan_options *options);
+void ray_slices_free (struct ray_slices *slices);
+#define cleanup_slices __attribute__ ((cleanup (ray_slices_free)))
+
+#endif

@@ -1,0 +1,373 @@
+/* status.c - the status subresource, field by field. */
+#include "ray/status.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+/* What the pods of the cluster add up to; pods that are being deleted do not count. */
+struct tally
+{
+  int64_t live, running, ready_workers, available_workers;
+  bool all_ready; /* every live pod is Running and not known to be unready */
+  const struct ray_pod *head;
+  bool any_pod; /* even one that terminates */
+};
+
+static struct tally
+count_pods (const struct ray_cluster *cluster, const struct ray_observed *observed)
+{
+  struct tally t = { .all_ready = true };
+
+  for (size_t i = 0; i < observed->npods; i++)
+    {
+      const struct ray_pod *pod = observed->pods[i];
+      bool worker = text_eq (pod->node_type, "worker"), head = text_eq (pod->node_type, "head"), running;
+
+      if (!ray_pod_owned (pod, cluster) || (!worker && !head))
+        continue;
+      t.any_pod = true;
+      if (head && (t.head == NULL || (t.head->deletion_ms != 0 && pod->deletion_ms == 0)))
+        t.head = pod;
+      if (pod->deletion_ms != 0)
+        continue;
+      running = pod->phase == RAY_RUNNING;
+      t.live++;
+      t.running += running;
+      t.available_workers += worker && running;
+      t.ready_workers += worker && running && pod->ready;
+      t.all_ready &= running && !pod->dead && (pod->ready || !pod->ready_known);
+    }
+  return t;
+}
+
+/* ---- resources ---- */
+
+static bool
+is_gpu (const char *name)
+{
+  const char *mig = strstr (name, "nvidia.com/mig-");
+
+  return text_ends_with (name, "gpu") || (mig == name && text_ends_with (name, "gb"));
+}
+
+static bool
+is_tpu (const char *name)
+{
+  return strcmp (name, "google.com/tpu") == 0;
+}
+
+static bool
+is_cpu (const char *name)
+{
+  return strcmp (name, "cpu") == 0;
+}
+
+static bool
+is_memory (const char *name)
+{
+  return strcmp (name, "memory") == 0;
+}
+
+static const struct resource_total
+{
+  const char *field;
+  bool (*matches) (const char *name);
+} resource_totals[] = {
+  { "desiredCPU", is_cpu },
+  { "desiredMemory", is_memory },
+  { "desiredGPU", is_gpu },
+  { "desiredTPU", is_tpu },
+};
+
+static void
+add_resource (struct quantity *sum, const cJSON *value, int64_t count)
+{
+  struct quantity q;
+  char text[32];
+
+  if (json_is_whole (value))
+    snprintf (text, sizeof (text), "%" PRId64, (int64_t) value->valuedouble);
+  else
+    snprintf (text, sizeof (text), "%s", log_nonnull (cJSON_GetStringValue (value)));
+  if (quantity_parse (&q, text, NULL) < 0)
+    return;
+  q.nano *= count;
+  quantity_add (sum, &q);
+}
+
+/* Per container a request counts before a limit (facts §1.5). */
+static void
+add_container (struct quantity *sum, const struct resource_total *total, const cJSON *container, int64_t count)
+{
+  const cJSON *requests = json_get (container, "resources", "requests"),
+              *limits = json_get (container, "resources", "limits");
+  const cJSON *item;
+
+  cJSON_ArrayForEach (item, requests)
+    if (total->matches (item->string))
+      add_resource (sum, item, count);
+  cJSON_ArrayForEach (item, limits)
+    if (total->matches (item->string) && json_get (requests, item->string) == NULL)
+      add_resource (sum, item, count);
+}
+
+static void
+set_resources (cJSON *status, const struct ray_cluster *cluster)
+{
+  for (size_t i = 0; i < ARRAY_LEN (resource_totals); i++)
+    {
+      struct quantity sum = { 0 };
+      char text[QUANTITY_TEXT_SIZE];
+      const cJSON *container;
+
+      cJSON_ArrayForEach (container, json_get (cluster->head.template, "spec", "containers"))
+        add_container (&sum, &resource_totals[i], container, 1);
+      for (size_t g = 0; g < cluster->ngroups; g++)
+        cJSON_ArrayForEach (container, json_get (cluster->groups[g].template, "spec", "containers"))
+          add_container (&sum, &resource_totals[i], container, cluster->groups[g].replicas * cluster->groups[g].hosts);
+      quantity_format_text (&sum, text);
+      json_set_str (status, resource_totals[i].field, text);
+    }
+}
+
+/* ---- counts ---- */
+
+static int64_t
+saturate (int64_t replicas, int64_t hosts)
+{
+  return replicas > INT32_MAX / hosts ? INT32_MAX : replicas * hosts;
+}
+
+static void
+set_counts (cJSON *status, const struct ray_cluster *cluster, const struct tally *t)
+{
+  int64_t min = 0, max = 0;
+
+  for (size_t i = 0; i < cluster->ngroups; i++)
+    if (!cluster->groups[i].suspend)
+      {
+        min += saturate (cluster->groups[i].min, cluster->groups[i].hosts);
+        max += saturate (cluster->groups[i].max, cluster->groups[i].hosts);
+      }
+  json_set_int (status, "desiredWorkerReplicas", saturate (ray_cluster_desired_workers (cluster), 1));
+  json_set_int (status, "minWorkerReplicas", saturate (min, 1));
+  json_set_int (status, "maxWorkerReplicas", saturate (max, 1));
+  json_set_int (status, "availableWorkerReplicas", t->available_workers);
+  json_set_int (status, "readyWorkerReplicas", t->ready_workers);
+}
+
+/* ---- head and endpoints ---- */
+
+static void
+set_head (cJSON *status, const struct ray_cluster *cluster, const struct ray_observed *observed, const struct tally *t)
+{
+  const struct ray_service *service = NULL;
+  cJSON *head = json_obj (status, "head");
+  const char *ip = t->head ? t->head->ip : "";
+
+  for (size_t i = 0; i < observed->nservices; i++)
+    if (observed->services[i]->is_head && text_eq (observed->services[i]->owner_uid, cluster->uid))
+      service = observed->services[i];
+  if (t->head != NULL)
+    json_set_str (head, "podName", t->head->name);
+  if (ip[0] != '\0')
+    json_set_str (head, "podIP", ip);
+  if (service == NULL)
+    return;
+  json_set_str (head, "serviceName", service->name);
+  if (strcmp (service->cluster_ip, "None") != 0)
+    ip = service->cluster_ip;
+  if (ip[0] != '\0')
+    json_set_str (head, "serviceIP", ip);
+  if (service->endpoints[0] == '{')
+    {
+      cJSON *endpoints = NULL;
+
+      if (json_parse (&endpoints, service->endpoints, strlen (service->endpoints), NULL) == 0)
+        json_set (status, "endpoints", endpoints);
+    }
+}
+
+/* ---- conditions ---- */
+
+static const cJSON *
+old_condition (const struct ray_cluster *cluster, const char *type)
+{
+  return json_find (json_get (cluster->object, "status", "conditions"), "type", type);
+}
+
+static bool
+was_true (const struct ray_cluster *cluster, const char *type)
+{
+  return text_eq (json_str (old_condition (cluster, type), "status"), "True");
+}
+
+static void
+set_condition (cJSON *status, const struct ray_cluster *cluster, const char *type, const char *value,
+               const char *reason, const char *message, int64_t now_ms)
+{
+  const cJSON *old = old_condition (cluster, type);
+  const char *since = json_str (old, "lastTransitionTime");
+  char now[CLOCK_RFC3339_SIZE];
+  cJSON *condition = json_push_obj (json_arr (status, "conditions"));
+
+  clock_format_rfc3339 (now_ms, now);
+  json_set_str (condition, "type", type);
+  json_set_str (condition, "status", value);
+  json_set_str (condition, "reason", reason);
+  json_set_str (condition, "message", message);
+  json_set_str (condition, "lastTransitionTime", since && text_eq (json_str (old, "status"), value) ? since : now);
+}
+
+static void
+condition_head (cJSON *status, const struct ray_cluster *cluster, const struct tally *t, int64_t now_ms)
+{
+  const struct ray_pod *head = t->head;
+  const char *reason = head ? head->ready_reason : "";
+
+  if (head == NULL)
+    set_condition (status, cluster, "HeadPodReady", "False", "HeadPodNotFound", "Head Pod not found", now_ms);
+  else if (head->deletion_ms != 0)
+    set_condition (status, cluster, "HeadPodReady", "False", "HeadPodTerminating", "Head Pod is being deleted", now_ms);
+  else
+    set_condition (status, cluster, "HeadPodReady",
+                   head->ready         ? "True"
+                   : head->ready_known ? "False"
+                                       : "Unknown",
+                   reason[0]     ? reason
+                   : head->ready ? "HeadPodRunningAndReady"
+                                 : "Unknown",
+                   head->ready_message, now_ms);
+}
+
+static void
+condition_provisioned (cJSON *status, const struct ray_cluster *cluster, bool ready, bool suspended, int64_t now_ms)
+{
+  static const char type[] = "RayClusterProvisioned";
+
+  if (suspended)
+    set_condition (status, cluster, type, "False", "RayClusterPodsProvisioning", "RayCluster has been suspended",
+                   now_ms);
+  else if (was_true (cluster, type) || ready)
+    set_condition (status, cluster, type, "True", "AllPodRunningAndReadyFirstTime",
+                   "All Ray Pods are ready for the first time", now_ms);
+  else
+    set_condition (status, cluster, type, "False", "RayClusterPodsProvisioning",
+                   "RayCluster Pods are being provisioned", now_ms);
+}
+
+enum ray_suspension
+ray_suspension_of (const struct ray_cluster *cluster)
+{
+  if (was_true (cluster, "RayClusterSuspending"))
+    return RAY_SUSPENDING;
+  return cluster->suspend || was_true (cluster, "RayClusterSuspended") ? RAY_SUSPENDED : RAY_ACTIVE;
+}
+
+/* The machine of facts §2.6; a removed spec.suspend counts as false. Returns whether the cluster is suspended now. */
+static bool
+condition_suspend (cJSON *status, const struct ray_cluster *cluster, bool any_pod, int64_t now_ms)
+{
+  bool suspending = was_true (cluster, "RayClusterSuspending"), suspended = was_true (cluster, "RayClusterSuspended");
+
+  if (suspending && !any_pod)
+    {
+      suspending = false;
+      suspended = true;
+    }
+  else if (suspended)
+    suspended = cluster->suspend;
+  else if (!suspending)
+    suspending = cluster->suspend;
+  set_condition (status, cluster, "RayClusterSuspending", suspending ? "True" : "False", "RayClusterSuspending", "",
+                 now_ms);
+  set_condition (status, cluster, "RayClusterSuspended", suspended ? "True" : "False", "RayClusterSuspended", "",
+                 now_ms);
+  return suspended;
+}
+
+static void
+condition_problems (cJSON *status, const struct ray_cluster *cluster, const struct ray_problems *problems,
+                    int64_t now_ms)
+{
+  cleanup_free char *text = NULL;
+
+  if (problems->count == 0)
+    return;
+  text = ray_problems_text (problems);
+  set_condition (status, cluster, "InvalidSpec", "True", problems->items[0].reason, text, now_ms);
+}
+
+/* ---- the whole ---- */
+
+static void
+set_state (cJSON *status, const struct ray_cluster *cluster, const char *state, int64_t now_ms)
+{
+  const cJSON *old = json_get (cluster->object, "status");
+  char now[CLOCK_RFC3339_SIZE];
+
+  json_set_copy (status, "stateTransitionTimes", json_get (old, "stateTransitionTimes"));
+  if (state[0] == '\0')
+    return;
+  json_set_str (status, "state", state);
+  clock_format_rfc3339 (now_ms, now);
+  if (!text_eq (json_str (old, "state"), state))
+    json_set_str (json_obj (status, "stateTransitionTimes"), state, now);
+}
+
+cJSON *
+ray_status_make (const struct ray_cluster *cluster, const struct ray_observed *observed,
+                 const struct ray_problems *problems, const struct ray_failure *failure, int64_t now_ms)
+{
+  cJSON *status = cJSON_CreateObject ();
+  struct tally t = count_pods (cluster, observed);
+  bool valid = problems->count == 0, failed = failure != NULL && failure->reason != NULL, suspended;
+  bool ready
+      = valid && !failed && !cluster->suspend && t.all_ready && t.live == ray_cluster_desired_workers (cluster) + 1;
+
+  set_state (status, cluster, ready ? "ready" : cluster->suspend && !t.any_pod ? "suspended" : "", now_ms);
+  set_counts (status, cluster, &t);
+  if (valid)
+    set_resources (status, cluster);
+  set_head (status, cluster, observed, &t);
+  condition_head (status, cluster, &t, now_ms);
+  suspended = condition_suspend (status, cluster, t.any_pod, now_ms);
+  condition_provisioned (status, cluster, ready, suspended, now_ms);
+  if (failed)
+    set_condition (status, cluster, "ReplicaFailure", "True", failure->reason, failure->message, now_ms);
+  condition_problems (status, cluster, problems, now_ms);
+  json_set_int (status, "observedGeneration", cluster->generation);
+  return status;
+}
+
+cJSON *
+ray_status_patch (const struct ray_cluster *cluster, const cJSON *status, int64_t now_ms)
+{
+  /* What this version writes and may have to take back. */
+  static const char *const owned[] = { "state", "reason", "conditions", "head", "endpoints" };
+  const cJSON *old = json_get (cluster->object, "status"), *item;
+  cleanup_json cJSON *changes = cJSON_CreateObject ();
+  cJSON *patch;
+  char now[CLOCK_RFC3339_SIZE];
+
+  cJSON_ArrayForEach (item, status)
+    if (!json_equal (item, json_get (old, item->string)))
+      json_set_copy (changes, item->string, item);
+  for (size_t i = 0; i < ARRAY_LEN (owned); i++)
+    if (json_get (old, owned[i]) != NULL && json_get (status, owned[i]) == NULL)
+      json_set (changes, owned[i], cJSON_CreateNull ());
+  if (changes->child == NULL)
+    return NULL;
+  clock_format_rfc3339 (now_ms, now);
+  json_set_str (changes, "lastUpdateTime", now);
+  patch = cJSON_CreateObject ();
+  json_set (patch, "status", take_ptr (changes));
+  return patch;
+}
+
+bool
+ray_status_ready (const cJSON *status)
+{
+  return text_eq (json_str (status, "state"), "ready");
+}

@@ -1,0 +1,630 @@
+/* The planner: what is done next about what exists. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "plan_world.h"
+#include "ray/plan_internal.h"
+
+static const char two_groups[]
+    = "apiVersion: ray.io/v1\n"
+      "kind: RayCluster\n"
+      "metadata: {name: c, namespace: default}\n"
+      "spec:\n"
+      "  headGroupSpec: {template: {spec: {containers: [{name: h}]}}}\n"
+      "  workerGroupSpecs:\n"
+      "  - {groupName: tpu, replicas: 1, numOfHosts: 4, template: {spec: {containers: [{name: w}]}}}\n"
+      "  - {groupName: cpu, replicas: 2, template: {spec: {containers: [{name: w}]}}}\n";
+
+static cJSON *
+group_spec (struct world *w, int i)
+{
+  return cJSON_GetArrayItem (json_get (w->object, "spec", "workerGroupSpecs"), i);
+}
+
+static void
+scale (struct world *w, int group, int replicas)
+{
+  json_set_int (group_spec (w, group), "replicas", replicas);
+}
+
+static void
+test_new_cluster_gets_everything_in_order (void **state)
+{
+  struct world w;
+  char first_replica[RAY_NAME_SIZE] = "";
+  size_t tpu = 0;
+
+  (void) state;
+  world_init (&w, two_groups);
+  world_plan (&w);
+  assert_int_equal (w.plan.nops, 2 + 1 + 4 + 2);
+  assert_int_equal (w.plan.ops[0].kind, RAY_OP_CREATE_HEAD_SERVICE);
+  assert_int_equal (w.plan.ops[1].kind, RAY_OP_CREATE_HEADLESS_SERVICE);
+  assert_true (w.plan.ops[2].group->is_head);
+  for (size_t i = 3; i < w.plan.nops; i++)
+    {
+      const struct ray_op *op = &w.plan.ops[i];
+
+      if (strcmp (op->group->name, "tpu") != 0)
+        continue;
+      if (tpu == 0)
+        snprintf (first_replica, sizeof (first_replica), "%s", op->identity.replica_name);
+      assert_int_equal (op->identity.host_index, tpu++);
+      assert_int_equal (op->identity.replica_index, 0);
+      assert_string_equal (op->identity.replica_name, first_replica);
+      assert_true (text_starts_with (op->identity.name, "c-tpu-worker-"));
+      assert_int_equal (strlen (op->identity.name), strlen ("c-tpu-worker-xxxxx"));
+    }
+  assert_int_equal (tpu, 4);
+  assert_true (text_starts_with (first_replica, "tpu-"));
+  world_free (&w);
+}
+
+static void
+test_names_are_the_same_every_time_and_differ_between_clusters (void **state)
+{
+  struct world a, b, other;
+
+  (void) state;
+  world_init (&a, two_groups);
+  world_init (&b, two_groups);
+  world_init (&other, two_groups);
+  json_set_str (json_obj (other.object, "metadata"), "uid", "uid-2");
+  world_plan (&a);
+  world_plan (&b);
+  world_plan (&other);
+  for (size_t i = 2; i < a.plan.nops; i++)
+    {
+      assert_string_equal (a.plan.ops[i].identity.name, b.plan.ops[i].identity.name);
+      assert_string_not_equal (a.plan.ops[i].identity.name, other.plan.ops[i].identity.name);
+    }
+  world_free (&a);
+  world_free (&b);
+  world_free (&other);
+}
+
+static bool
+fails_after (void *data, const struct ray_op *op)
+{
+  int *left = data;
+
+  return op->kind == RAY_OP_CREATE_POD && (*left)-- <= 0;
+}
+
+static void
+test_forming_slice_is_completed_not_torn_down (void **state)
+{
+  struct world w;
+  int creates = 3; /* head and two of four hosts */
+
+  (void) state;
+  world_init (&w, two_groups);
+  world_plan (&w);
+  world_apply (&w, fails_after, &creates);
+  assert_int_equal (world_count (&w, "tpu"), 2);
+  world_plan (&w);
+  assert_int_equal (world_ops (&w, RAY_OP_DELETE_POD), 0);
+  assert_int_equal (world_ops (&w, RAY_OP_CREATE_POD), 2 + 2);
+  assert_string_equal (w.plan.ops[0].identity.replica_name, world_find (&w, "tpu", 0, 0)->replica_name);
+  world_settle (&w);
+  assert_int_equal (world_count (&w, "tpu"), 4);
+  assert_string_equal (world_ledger (&w), "tpu=0c");
+  world_free (&w);
+}
+
+static void
+test_lost_host_replaces_the_whole_slice_under_new_names (void **state)
+{
+  struct world w;
+  char old_name[RAY_NAME_SIZE];
+
+  (void) state;
+  world_init (&w, two_groups);
+  world_settle (&w);
+  snprintf (old_name, sizeof (old_name), "%s", world_find (&w, "tpu", 0, 0)->replica_name);
+  for (size_t i = 0; i < w.npods; i++)
+    if (w.pods[i] == world_find (&w, "tpu", 0, 2))
+      world_delete (&w, i);
+  world_plan (&w);
+  assert_int_equal (world_ops (&w, RAY_OP_DELETE_POD), 3);
+  assert_int_equal (world_ops (&w, RAY_OP_CREATE_POD), 0); /* the index is taken until all are gone */
+  assert_int_equal (w.plan.ops[0].kind, RAY_OP_WRITE_LEDGER);
+  world_apply (&w, NULL, NULL);
+  world_plan (&w);
+  assert_int_equal (w.plan.nops, 0);
+  assert_true (w.plan.requeue_ms > 0);
+  world_settle (&w);
+  assert_int_equal (world_count (&w, "tpu"), 4);
+  assert_string_not_equal (world_find (&w, "tpu", 0, 0)->replica_name, old_name);
+  assert_string_equal (world_ledger (&w), "tpu=1c");
+  world_free (&w);
+}
+
+static void
+test_host_that_vanished_unseen_breaks_a_complete_slice_after_a_restart (void **state)
+{
+  struct world w;
+
+  (void) state;
+  world_init (&w, two_groups);
+  world_settle (&w);
+  for (size_t i = 0; i < w.npods; i++)
+    if (w.pods[i] == world_find (&w, "tpu", 0, 1))
+      world_vanish (&w, i);
+  world_plan (&w);
+  assert_int_equal (world_ops (&w, RAY_OP_DELETE_POD), 3);
+  world_settle (&w);
+  assert_int_equal (world_count (&w, "tpu"), 4);
+  world_free (&w);
+}
+
+static void
+test_pods_stuck_terminating_give_up_their_index_after_the_timeout (void **state)
+{
+  struct world w;
+
+  (void) state;
+  world_init (&w, two_groups);
+  world_settle (&w);
+  for (size_t i = 0; i < w.npods; i++)
+    if (strcmp (w.pods[i]->group, "tpu") == 0)
+      world_delete (&w, i);
+  world_plan (&w);
+  world_apply (&w, NULL, NULL);
+  assert_int_equal (world_count (&w, "tpu"), 0);
+  w.now_ms += 30000 + ray_default_plan_options.terminating_timeout_ms - 1;
+  world_plan (&w);
+  assert_int_equal (world_ops (&w, RAY_OP_CREATE_POD), 0);
+  assert_int_equal (w.plan.requeue_ms, 1);
+  w.now_ms += 1;
+  world_plan (&w);
+  assert_int_equal (world_ops (&w, RAY_OP_CREATE_POD), 4);
+  world_apply (&w, NULL, NULL);
+  assert_non_null (world_find (&w, "tpu", 1, 3)); /* index 0 is still worn by the dead */
+  world_settle (&w);
+  assert_int_equal (world_count (&w, "tpu"), 4);
+  world_free (&w);
+}
+
+static void
+test_scaling_keeps_indices_dense_and_takes_the_highest_first (void **state)
+{
+  struct world w;
+
+  (void) state;
+  world_init (&w, two_groups);
+  world_settle (&w);
+  world_run_all (&w);
+  scale (&w, 0, 3);
+  world_settle (&w);
+  world_run_all (&w);
+  assert_int_equal (world_count (&w, "tpu"), 12);
+  assert_string_equal (world_ledger (&w), "tpu=0c,0c,0c");
+  scale (&w, 0, 1);
+  world_settle (&w);
+  assert_int_equal (world_count (&w, "tpu"), 4);
+  assert_non_null (world_find (&w, "tpu", 0, 0));
+  scale (&w, 0, 2);
+  world_settle (&w);
+  assert_non_null (world_find (&w, "tpu", 1, 0));
+  world_free (&w);
+}
+
+static void
+test_victims_are_those_that_are_least_ready (void **state)
+{
+  struct world w;
+
+  (void) state;
+  world_init (&w, two_groups);
+  scale (&w, 0, 3);
+  world_settle (&w);
+  world_run_all (&w);
+  world_find (&w, "tpu", 0, 2)->ready = false;
+  scale (&w, 0, 2);
+  world_settle (&w);
+  assert_null (world_find (&w, "tpu", 0, 0));
+  assert_int_equal (world_count (&w, "tpu"), 8);
+  world_free (&w);
+}
+
+static void
+test_one_named_worker_takes_its_slice_and_its_name_does_not_return (void **state)
+{
+  struct world w;
+  cJSON *list;
+  char name[RAY_NAME_SIZE];
+
+  (void) state;
+  world_init (&w, two_groups);
+  scale (&w, 0, 2);
+  world_settle (&w);
+  snprintf (name, sizeof (name), "%s", world_find (&w, "tpu", 0, 3)->name);
+  list = json_arr (json_obj (group_spec (&w, 0), "scaleStrategy"), "workersToDelete");
+  json_push_str (list, name);
+  json_push_str (list, "some-other-pod");
+  world_plan (&w);
+  assert_int_equal (world_ops (&w, RAY_OP_DELETE_POD), 4);
+  world_settle (&w);
+  assert_int_equal (world_count (&w, "tpu"), 8);
+  for (size_t i = 0; i < w.npods; i++)
+    assert_string_not_equal (w.pods[i]->name, name);
+  /* A ledger that was lost must not bring the name back either. */
+  json_drop (json_get (w.object, "metadata"), "annotations");
+  for (size_t i = w.npods; i-- > 0;)
+    world_vanish (&w, i);
+  world_settle (&w);
+  for (size_t i = 0; i < w.npods; i++)
+    assert_string_not_equal (w.pods[i]->name, name);
+  world_free (&w);
+}
+
+static void
+test_with_autoscaling_only_named_workers_go (void **state)
+{
+  struct world w;
+
+  (void) state;
+  world_init (&w, two_groups);
+  scale (&w, 0, 2);
+  world_settle (&w);
+  json_set_bool (json_obj (w.object, "spec"), "enableInTreeAutoscaling", true);
+  scale (&w, 0, 1);
+  world_plan (&w);
+  assert_int_equal (w.plan.nops, 0);
+  world_free (&w);
+}
+
+static void
+test_foreign_pods_are_left_alone_and_not_counted (void **state)
+{
+  struct world w;
+
+  (void) state;
+  world_init (&w, two_groups);
+  world_settle (&w);
+  json_set_str (json_obj (w.object, "metadata"), "uid", "uid-of-a-new-cluster");
+  w.head_service = w.headless_service = false;
+  world_plan (&w);
+  assert_int_equal (world_ops (&w, RAY_OP_DELETE_POD), 0);
+  assert_int_equal (world_ops (&w, RAY_OP_CREATE_POD), 7);
+  for (size_t i = 0; i < w.npods; i++)
+    world_delete (&w, i); /* the garbage collector is at work: their host names are still in DNS */
+  world_plan (&w);
+  assert_int_equal (world_ops (&w, RAY_OP_CREATE_POD), 0);
+  world_free (&w);
+}
+
+static void
+test_group_that_left_the_spec_is_drained (void **state)
+{
+  struct world w;
+
+  (void) state;
+  world_init (&w, two_groups);
+  world_settle (&w);
+  cJSON_DeleteItemFromArray (json_get (w.object, "spec", "workerGroupSpecs"), 0);
+  world_settle (&w);
+  assert_int_equal (world_count (&w, "tpu"), 0);
+  assert_int_equal (world_count (&w, "cpu"), 2);
+  assert_string_equal (world_ledger (&w), "");
+  world_free (&w);
+}
+
+static void
+test_changed_number_of_hosts_replaces_the_slice (void **state)
+{
+  static const int changes[] = { 2, 8, 1 };
+
+  (void) state;
+  for (size_t i = 0; i < ARRAY_LEN (changes); i++)
+    {
+      struct world w;
+
+      world_init (&w, two_groups);
+      world_settle (&w);
+      json_set_int (group_spec (&w, 0), "numOfHosts", changes[i]);
+      world_settle (&w);
+      assert_int_equal (world_count (&w, "tpu"), changes[i]);
+      world_free (&w);
+    }
+}
+
+static void
+test_unlabelled_pods_of_old_kuberay_count_as_slices (void **state)
+{
+  struct world w;
+
+  (void) state;
+  world_init (&w, two_groups);
+  world_settle (&w);
+  for (size_t i = 0; i < w.npods; i++)
+    if (strcmp (w.pods[i]->group, "tpu") == 0)
+      {
+        w.pods[i]->replica_name = "";
+        w.pods[i]->replica_index = w.pods[i]->host_index = -1;
+      }
+  world_plan (&w);
+  assert_int_equal (w.plan.nops, 0);
+  world_free (&w);
+}
+
+static void
+test_dead_pods_are_replaced (void **state)
+{
+  struct world w;
+  char old_head[RAY_NAME_SIZE], old_worker[RAY_NAME_SIZE];
+
+  (void) state;
+  world_init (&w, two_groups);
+  world_settle (&w);
+  snprintf (old_head, sizeof (old_head), "%s", world_find (&w, RAY_HEAD_GROUP, -1, -1)->name);
+  snprintf (old_worker, sizeof (old_worker), "%s", world_find (&w, "cpu", 1, -1)->name);
+  world_find (&w, RAY_HEAD_GROUP, -1, -1)->dead = true;
+  world_find (&w, "cpu", 1, -1)->dead = true;
+  world_plan (&w);
+  assert_int_equal (world_ops (&w, RAY_OP_DELETE_POD), 2);
+  assert_int_equal (world_ops (&w, RAY_OP_CREATE_POD), 0);
+  world_settle (&w);
+  assert_int_equal (world_count (&w, RAY_HEAD_GROUP), 1);
+  assert_int_equal (world_count (&w, "cpu"), 2);
+  assert_string_not_equal (world_find (&w, RAY_HEAD_GROUP, -1, -1)->name, old_head);
+  assert_string_not_equal (world_find (&w, "cpu", 1, -1)->name, old_worker);
+  world_free (&w);
+}
+
+static void
+test_head_stuck_terminating_is_replaced_after_the_timeout (void **state)
+{
+  struct world w;
+
+  (void) state;
+  world_init (&w, two_groups);
+  world_settle (&w);
+  for (size_t i = 0; i < w.npods; i++)
+    if (strcmp (w.pods[i]->node_type, "head") == 0)
+      world_delete (&w, i);
+  world_plan (&w);
+  assert_int_equal (world_ops (&w, RAY_OP_CREATE_POD), 0);
+  world_apply (&w, NULL, NULL);
+  w.now_ms += 60000;
+  world_plan (&w);
+  assert_int_equal (world_ops (&w, RAY_OP_CREATE_POD), 1);
+  world_apply (&w, NULL, NULL);
+  world_plan (&w);
+  assert_int_equal (w.plan.nops, 0);
+  assert_int_equal (world_count (&w, RAY_HEAD_GROUP), 1);
+  world_free (&w);
+}
+
+static void
+test_suspension_deletes_all_and_makes_none (void **state)
+{
+  struct world w;
+  cJSON *conditions, *condition;
+
+  (void) state;
+  world_init (&w, two_groups);
+  world_settle (&w);
+  json_set_bool (json_obj (w.object, "spec"), "suspend", true);
+  world_plan (&w);
+  assert_int_equal (w.plan.nops, 0); /* until the condition says so */
+  conditions = json_arr (json_obj (w.object, "status"), "conditions");
+  condition = json_push_obj (conditions);
+  json_set_str (condition, "type", "RayClusterSuspending");
+  json_set_str (condition, "status", "True");
+  json_drop (json_obj (w.object, "spec"), "suspend"); /* changing one's mind half-way does not stop it */
+  world_plan (&w);
+  assert_int_equal (world_ops (&w, RAY_OP_DELETE_POD), 7);
+  assert_int_equal (world_ops (&w, RAY_OP_CREATE_POD), 0);
+  world_apply (&w, NULL, NULL);
+  world_reap (&w);
+  json_set_str (condition, "type", "RayClusterSuspended");
+  world_plan (&w);
+  assert_int_equal (w.plan.nops, 0);
+  json_set_str (condition, "status", "False");
+  world_settle (&w);
+  assert_int_equal (world_count (&w, "tpu"), 4);
+  world_free (&w);
+}
+
+static void
+test_twins_are_reduced_to_the_better_one_without_end (void **state)
+{
+  struct world w;
+  size_t n;
+
+  (void) state;
+  world_init (&w, two_groups);
+  scale (&w, 0, 2);
+  world_settle (&w);
+  n = w.npods;
+  for (size_t i = 0; i < n; i++) /* what two overlapping controllers could have left */
+    if (strcmp (w.pods[i]->group, "tpu") == 0 && w.pods[i]->replica_index == 1)
+      w.pods[i]->replica_index = 0;
+  world_plan (&w);
+  assert_int_equal (world_ops (&w, RAY_OP_DELETE_POD), 4);
+  world_apply (&w, NULL, NULL);
+  world_plan (&w); /* the slice that took index 1 is whole now */
+  world_apply (&w, NULL, NULL);
+  world_plan (&w);
+  assert_int_equal (w.plan.nops, 0); /* nothing is written while they terminate */
+  world_settle (&w);
+  assert_int_equal (world_count (&w, "tpu"), 8);
+  world_free (&w);
+}
+
+static void
+test_absurd_replicas_make_a_bounded_plan (void **state)
+{
+  struct world w;
+
+  (void) state;
+  world_init (&w, two_groups);
+  scale (&w, 0, 2000000000);
+  scale (&w, 1, 2000000000);
+  world_plan (&w);
+  assert_true (w.plan.nops > 100 && w.plan.nops < 2000);
+  assert_int_equal (w.plan.requeue_ms, 1);
+  world_free (&w);
+}
+
+static void
+test_clusters_that_are_not_ours_to_touch_get_no_plan (void **state)
+{
+  struct world w;
+
+  (void) state;
+  world_init (&w, two_groups);
+  json_set_str (json_obj (w.object, "spec"), "managedBy", "kueue.x-k8s.io/multikueue");
+  world_plan (&w);
+  assert_int_equal (w.plan.nops, 0);
+  json_drop (json_obj (w.object, "spec"), "managedBy");
+  json_set_str (json_obj (w.object, "metadata"), "deletionTimestamp", "2026-01-01T00:00:00Z");
+  world_plan (&w);
+  assert_int_equal (w.plan.nops, 0);
+  world_free (&w);
+}
+
+static void
+test_ledger_text_survives_a_round_trip (void **state)
+{
+  static const struct
+  {
+    const char *text, *expect;
+  } cases[] = {
+    { "", "" },
+    { "tpu=0c,2c,,1;headgroup=1", "tpu=0c,2c,,1;headgroup=1" },
+    { "tpu=,,,", "" },
+    { "tpu=0,0,3", "tpu=,,3" },
+    { "nonsense", "" },
+    { ";;a=1;=5;b=x9", "a=1" },
+    { "a=99999999999999999999c", "a=4294967295c" },
+  };
+
+  (void) state;
+  for (size_t i = 0; i < ARRAY_LEN (cases); i++)
+    {
+      cleanup_ledger struct ray_ledger ledger = { 0 };
+      cleanup_free char *text = NULL;
+
+      ray_ledger_parse (&ledger, cases[i].text);
+      text = ray_ledger_print (&ledger);
+      assert_string_equal (text, cases[i].expect);
+    }
+}
+
+/* ---- random histories ---- */
+
+static uint32_t
+next_random (uint64_t *seed)
+{
+  *seed = *seed * 6364136223846793005ULL + 1442695040888963407ULL;
+  return (uint32_t) (*seed >> 33);
+}
+
+static bool
+fails_sometimes (void *data, const struct ray_op *op)
+{
+  (void) op;
+  return next_random (data) % 5 == 0;
+}
+
+static void
+disturb (struct world *w, uint64_t *seed)
+{
+  size_t victim = w->npods ? next_random (seed) % w->npods : 0;
+
+  switch (next_random (seed) % 8)
+    {
+    case 0:
+      scale (w, 0, (int) (next_random (seed) % 4));
+      break;
+    case 1:
+      if (w->npods)
+        world_delete (w, victim);
+      break;
+    case 2:
+      if (w->npods)
+        world_vanish (w, victim);
+      break;
+    case 3:
+      world_reap (w);
+      break;
+    case 4:
+      if (w->npods)
+        w->pods[victim]->dead = true;
+      break;
+    case 5:
+      w->now_ms += next_random (seed) % 90000;
+      break;
+    default:
+      break;
+    }
+}
+
+static void
+test_random_histories_keep_the_invariants_and_come_to_rest (void **state)
+{
+  (void) state;
+  for (uint64_t history = 1; history <= 500; history++)
+    {
+      uint64_t seed = history;
+      struct world w;
+
+      world_init (&w, two_groups);
+      for (int step = 0; step < 40; step++)
+        {
+          disturb (&w, &seed);
+          world_plan (&w);
+          world_apply (&w, fails_sometimes, &seed);
+          world_check (&w);
+        }
+      world_settle (&w);
+      assert_int_equal (world_count (&w, "tpu"), w.cluster.groups[0].replicas * 4);
+      assert_int_equal (world_count (&w, "cpu"), 2);
+      assert_int_equal (world_count (&w, RAY_HEAD_GROUP), 1);
+      for (int64_t replica = 0; replica < w.cluster.groups[0].replicas; replica++)
+        for (int64_t host = 0; host < 4; host++)
+          if (world_find (&w, "tpu", replica, host) == NULL && world_find (&w, "tpu", -1, host) == NULL)
+            fail_msg ("history %llu: host %lld is missing", (unsigned long long) history, (long long) host);
+      world_free (&w);
+    }
+}
+
+int
+main (void)
+{
+  const struct CMUnitTest tests[] = {
+    cmocka_unit_test (test_new_cluster_gets_everything_in_order),
+    cmocka_unit_test (test_names_are_the_same_every_time_and_differ_between_clusters),
+    cmocka_unit_test (test_forming_slice_is_completed_not_torn_down),
+    cmocka_unit_test (test_lost_host_replaces_the_whole_slice_under_new_names),
+    cmocka_unit_test (test_host_that_vanished_unseen_breaks_a_complete_slice_after_a_restart),
+    cmocka_unit_test (test_pods_stuck_terminating_give_up_their_index_after_the_timeout),
+    cmocka_unit_test (test_scaling_keeps_indices_dense_and_takes_the_highest_first),
+    cmocka_unit_test (test_victims_are_those_that_are_least_ready),
+    cmocka_unit_test (test_one_named_worker_takes_its_slice_and_its_name_does_not_return),
+    cmocka_unit_test (test_with_autoscaling_only_named_workers_go),
+    cmocka_unit_test (test_foreign_pods_are_left_alone_and_not_counted),
+    cmocka_unit_test (test_group_that_left_the_spec_is_drained),
+    cmocka_unit_test (test_changed_number_of_hosts_replaces_the_slice),
+    cmocka_unit_test (test_unlabelled_pods_of_old_kuberay_count_as_slices),
+    cmocka_unit_test (test_dead_pods_are_replaced),
+    cmocka_unit_test (test_head_stuck_terminating_is_replaced_after_the_timeout),
+    cmocka_unit_test (test_suspension_deletes_all_and_makes_none),
+    cmocka_unit_test (test_twins_are_reduced_to_the_better_one_without_end),
+    cmocka_unit_test (test_absurd_replicas_make_a_bounded_plan),
+    cmocka_unit_test (test_clusters_that_are_not_ours_to_touch_get_no_plan),
+    cmocka_unit_test (test_ledger_text_survives_a_round_trip),
+    cmocka_unit_test (test_random_histories_keep_the_invariants_and_come_to_rest),
+  };
+
+  return cmocka_run_group_tests (tests, NULL, NULL);
+}

@@ -1,0 +1,377 @@
+/* What ray_validate refuses (§1.6 and the rules of validate.h), one row a rule; what ray_unsupported tells. */
+#include "test_ray.h"
+
+/* A cluster without problems: a TPU group of four hosts and a plain one. */
+#define CLUSTER                                                                                                        \
+  "metadata: {name: c, namespace: ns}\n"                                                                               \
+  "spec:\n"                                                                                                            \
+  "  rayVersion: 2.53.0\n"                                                                                             \
+  "  headGroupSpec: {template: {spec: {containers: [{name: head, image: i}]}}}\n"                                      \
+  "  workerGroupSpecs:\n"                                                                                              \
+  "  - groupName: tpu\n"                                                                                               \
+  "    replicas: 1\n"                                                                                                  \
+  "    numOfHosts: 4\n"                                                                                                \
+  "    template:\n"                                                                                                    \
+  "      spec:\n"                                                                                                      \
+  "        containers: [{name: w, image: i, resources: {limits: {google.com/tpu: '4'}}}]\n"                            \
+  "        nodeSelector: {cloud.google.com/gke-tpu-accelerator: tpu-v6e-slice, cloud.google.com/gke-tpu-topology: "    \
+  "4x4}\n"                                                                                                             \
+  "  - {groupName: cpu, replicas: 2, template: {spec: {containers: [{name: w, image: i}]}}}\n"
+
+#define HEAD "/spec/headGroupSpec"
+#define TPU "/spec/workerGroupSpecs/0"
+#define TPU_SPEC TPU "/template/spec"
+#define CPU "/spec/workerGroupSpecs/1"
+#define CPU_RAY CPU "/template/spec/containers/0"
+#define ADD(path, value) "{\"op\":\"add\",\"path\":\"" path "\",\"value\":" value "}"
+#define ONE(path, value) "[" ADD (path, value) "]"
+#define REPLACE(path, value) "[{\"op\":\"replace\",\"path\":\"" path "\",\"value\":" value "}]"
+#define REMOVE(path) "[{\"op\":\"remove\",\"path\":\"" path "\"}]"
+#define TOPOLOGY TPU_SPEC "/nodeSelector/cloud.google.com~1gke-tpu-topology"
+#define NAME_54 "a23456789012345678901234567890123456789012345678901234"
+
+static const struct row
+{
+  const char *patch, *field, *message;
+  const char *reason; /* NULL: RAY_REASON_SPEC */
+} rows[] = {
+  /* metadata */
+  { ONE ("/metadata/name", "\"" NAME_54 "\""), "metadata.name", "54 characters", RAY_REASON_METADATA },
+  { ONE ("/metadata/name", "\"1c\""), "metadata.name", "no DNS label", RAY_REASON_METADATA },
+  { ONE ("/metadata/name", "\"Up\""), "metadata.name", "lower-case", RAY_REASON_METADATA },
+  { ONE ("/metadata/namespace", "\"a.b\""), "metadata.namespace", "a.b", RAY_REASON_METADATA },
+  /* structure and types */
+  { REMOVE ("/spec"), "spec", "is missing", NULL },
+  { REMOVE (HEAD), "spec.headGroupSpec", "is missing", NULL },
+  { ONE ("/spec/workerGroupSpecs", "{}"), "spec.workerGroupSpecs", "must be a list of objects, not object", NULL },
+  { REPLACE (CPU, "\"x\""), "spec.workerGroupSpecs[1]", "must be an object, not \"x\"", NULL },
+  { ONE ("/spec/suspend", "\"yes\""), "spec.suspend", "must be true or false, not \"yes\"", NULL },
+  { ONE ("/spec/rayVersion", "2.53"), "spec.rayVersion", "must be a string", NULL },
+  { ONE ("/spec/managedBy", "\"me\""), "spec.managedBy", "\"me\" is not known", NULL },
+  { ONE ("/spec/headServiceAnnotations", "{\"a\":1}"), "spec.headServiceAnnotations.a", "must be a string", NULL },
+  { ONE (HEAD "/rayStartParams", "{\"num-cpus\":0}"), "spec.headGroupSpec.rayStartParams.num-cpus",
+    "must be a string (quote it), not 0", NULL },
+  { ONE (HEAD "/serviceType", "\"Cluster\""), "spec.headGroupSpec.serviceType", "no Service type", NULL },
+  { ONE (HEAD "/headService", "{\"metadata\":{\"name\":\"A_b\"}}"), "spec.headGroupSpec.headService.metadata.name",
+    "no Service name", NULL },
+  { ONE (HEAD "/headService", "{\"spec\":{\"ports\":3}}"), "spec.headGroupSpec.headService.spec.ports",
+    "must be a list", NULL },
+  /* templates */
+  { REMOVE (HEAD "/template"), "spec.headGroupSpec.template.spec.containers", "at least one container", NULL },
+  { ONE (CPU "/template/spec/containers", "[]"), "spec.workerGroupSpecs[1].template.spec.containers",
+    "at least one container", NULL },
+  { ONE (CPU "/template/spec/containers", "\"x\""), "spec.workerGroupSpecs[1].template.spec.containers",
+    "must be a list of objects", NULL },
+  { REPLACE (CPU_RAY, "null"), "spec.workerGroupSpecs[1].template.spec.containers[0]", "must be an object, not null",
+    NULL },
+  { REMOVE (CPU_RAY "/name"), "spec.workerGroupSpecs[1].template.spec.containers[0].name", "is missing", NULL },
+  { ONE (CPU_RAY "/name", "\"Worker\""), "spec.workerGroupSpecs[1].template.spec.containers[0].name", "no DNS label",
+    NULL },
+  { ONE (CPU "/template/spec/containers/-", "{\"name\":\"w\"}"),
+    "spec.workerGroupSpecs[1].template.spec.containers[1].name", "there twice", NULL },
+  { ONE (CPU "/template/spec/initContainers", "[{\"name\":\"w\"}]"),
+    "spec.workerGroupSpecs[1].template.spec.initContainers[0].name", "also the name of a container", NULL },
+  { ONE (CPU "/template/spec/volumes", "[{\"name\":\"v\"},{\"name\":\"v\"}]"),
+    "spec.workerGroupSpecs[1].template.spec.volumes[1].name", "there twice", NULL },
+  { ONE (CPU_RAY "/ports", "[{\"name\":\"a\",\"containerPort\":1},{\"name\":\"a\",\"containerPort\":2}]"),
+    "spec.workerGroupSpecs[1].template.spec.containers[0].ports[1].name", "there twice", NULL },
+  { ONE (CPU_RAY "/ports", "[{\"containerPort\":70000}]"),
+    "spec.workerGroupSpecs[1].template.spec.containers[0].ports[0].containerPort", "1 to 65535", NULL },
+  { ONE (CPU_RAY "/env", "[{\"value\":\"1\"}]"), "spec.workerGroupSpecs[1].template.spec.containers[0].env[0].name",
+    "is missing", NULL },
+  { ONE (CPU_RAY "/env", "[{\"name\":\"a\",\"value\":1}]"),
+    "spec.workerGroupSpecs[1].template.spec.containers[0].env[0].value", "must be a string", NULL },
+  { ONE (CPU_RAY "/resources", "{\"limits\":{\"memory\":\"16 GB\"}}"),
+    "spec.workerGroupSpecs[1].template.spec.containers[0].resources.limits.memory", "not \"16 GB\"", NULL },
+  { ONE (CPU_RAY "/resources", "{\"requests\":{\"cpu\":-1}}"),
+    "spec.workerGroupSpecs[1].template.spec.containers[0].resources.requests.cpu", "0 or more", NULL },
+  { ONE (CPU "/template/spec/nodeSelector", "{\"a.b/c\":true}"),
+    "spec.workerGroupSpecs[1].template.spec.nodeSelector[\"a.b/c\"]", "must be a string", NULL },
+  /* counts */
+  { ONE (CPU "/replicas", "-1"), "spec.workerGroupSpecs[1].replicas", "replicas is -1: it must be 0 or more", NULL },
+  { ONE (CPU "/minReplicas", "-2"), "spec.workerGroupSpecs[1].minReplicas", "is -2", NULL },
+  { ONE (CPU "/maxReplicas", "-3"), "spec.workerGroupSpecs[1].maxReplicas", "is -3", NULL },
+  { ONE (CPU "/numOfHosts", "-4"), "spec.workerGroupSpecs[1].numOfHosts", "is -4", NULL },
+  { ONE (CPU "/replicas", "\"2\""), "spec.workerGroupSpecs[1].replicas", "whole number", NULL },
+  { ONE (CPU "/replicas", "1.5"), "spec.workerGroupSpecs[1].replicas", "not 1.5", NULL },
+  { ONE (CPU "/maxReplicas", "2147483648"), "spec.workerGroupSpecs[1].maxReplicas", "within 32 bits", NULL },
+  { "[" ADD (CPU "/minReplicas", "3") "," ADD (CPU "/maxReplicas", "1") "]", "spec.workerGroupSpecs[1].minReplicas",
+    "minReplicas is 3, but maxReplicas is 1", NULL },
+  { ONE (CPU "/replicas", "100001"), "spec.workerGroupSpecs[1].replicas", "more than the 100000 pods", NULL },
+  { ONE (CPU "/numOfHosts", "2147483647"), "spec.workerGroupSpecs[1].replicas", "more than", NULL },
+  /* names */
+  { REMOVE (CPU "/groupName"), "spec.workerGroupSpecs[1].groupName", "is missing", NULL },
+  { ONE (CPU "/groupName", "\"v6e_16\""), "spec.workerGroupSpecs[1].groupName", "\"v6e_16\" is no DNS label", NULL },
+  { ONE (CPU "/groupName", "\"headgroup\""), "spec.workerGroupSpecs[1].groupName", "means the head", NULL },
+  { ONE (CPU "/groupName", "\"tpu\""), "spec.workerGroupSpecs[1].groupName", "also the name of workerGroupSpecs[0]",
+    NULL },
+  { ONE (TPU "/groupName", "\"" NAME_54 "1234\""), "spec.workerGroupSpecs[0].groupName", "58 characters", NULL },
+  { "[" ADD (TPU "/groupName", "\"" NAME_54 "\"") "," ADD (TPU "/maxReplicas", "100000") "]",
+    "spec.workerGroupSpecs[0].groupName", "only up to 54", "ok" },
+  { "[" ADD (TPU "/groupName", "\"" NAME_54 "1\"") "," ADD (TPU "/maxReplicas", "100000") "]",
+    "spec.workerGroupSpecs[0].groupName", "only up to 54", NULL },
+  /* resources, labels, start parameters */
+  { "[" ADD (CPU "/resources", "{\"CPU\":\"1\"}") "," ADD (CPU "/rayStartParams", "{\"num-cpus\":\"1\"}") "]",
+    "spec.workerGroupSpecs[1].resources", "rayStartParams.num-cpus", NULL },
+  { "[" ADD (HEAD "/resources", "{\"X\":\"1\"}") "," ADD (HEAD "/rayStartParams", "{\"resources\":\"{}\"}") "]",
+    "spec.headGroupSpec.resources", "rayStartParams.resources", NULL },
+  { ONE (CPU "/resources", "{\"TPU\":8}"), "spec.workerGroupSpecs[1].resources.TPU", "quote it", NULL },
+  { ONE (CPU "/resources", "{\"TPU\":\"eight\"}"), "spec.workerGroupSpecs[1].resources", "TPU: \"eight\" is not",
+    NULL },
+  { ONE (CPU "/rayStartParams", "{\"labels\":\"a=b\"}"), "spec.workerGroupSpecs[1].rayStartParams.labels",
+    "not allowed", NULL },
+  { ONE (CPU "/rayStartParams", "{\"redis-username\":\"u\"}"), "spec.workerGroupSpecs[1].rayStartParams.redis-username",
+    "not allowed", NULL },
+  { ONE (CPU "/labels", "{\"a b\":\"c\"}"), "spec.workerGroupSpecs[1].labels", "\"a b\" is no label key", NULL },
+  { ONE (CPU "/labels", "{\"A_/x\":\"c\"}"), "spec.workerGroupSpecs[1].labels", "no label key", NULL },
+  { ONE (CPU "/labels", "{\"a\":\"b,c\"}"), "spec.workerGroupSpecs[1].labels", "\"b,c\", which is no label value",
+    NULL },
+  { ONE (HEAD "/template/spec/containers/0/env", "[{\"name\":\"RAY_REDIS_ADDRESS\",\"value\":\"r\"}]"),
+    "spec.headGroupSpec.template.spec.containers[0].env", "without GCS fault tolerance", NULL },
+  { ONE (CPU_RAY "/env", "[{\"name\":\"REDIS_USERNAME\"}]"), "spec.workerGroupSpecs[1].template.spec.containers[0].env",
+    "REDIS_USERNAME is not allowed", NULL },
+  /* TPUs */
+  { ONE (TPU "/numOfHosts", "2"), "spec.workerGroupSpecs[0].numOfHosts",
+    "numOfHosts is 2, but a 4x4 v6e topology with 4 chips per host has 4 hosts: set numOfHosts to 4", NULL },
+  { ONE (TPU "/numOfHosts", "0"), "spec.workerGroupSpecs[0].numOfHosts", "numOfHosts is 0, but a 4x4", NULL },
+  { REMOVE (TPU "/numOfHosts"), "spec.workerGroupSpecs[0].numOfHosts", "numOfHosts is 1 (its default), but a 4x4",
+    NULL },
+  { ONE (TOPOLOGY, "\"4x\""),
+    "spec.workerGroupSpecs[0].template.spec.nodeSelector[\"cloud.google.com/gke-tpu-topology\"]", "4x", NULL },
+  { REMOVE (TOPOLOGY), "spec.workerGroupSpecs[0].template.spec.nodeSelector", "gke-tpu-topology is missing", NULL },
+  { ONE (TPU_SPEC "/containers/0/resources/limits/google.com~1tpu", "\"3\""), "spec.workerGroupSpecs[0].template.spec",
+    "3", NULL },
+  { ONE (TPU_SPEC "/containers/0/resources/limits/google.com~1tpu", "\"0.5\""),
+    "spec.workerGroupSpecs[0].template.spec", "0.5", NULL },
+  { "[" ADD (HEAD "/template/spec/containers/0/resources", "{\"limits\":{\"google.com/tpu\":4}}") "," ADD (
+        HEAD "/template/spec/nodeSelector", "{\"cloud.google.com/gke-tpu-topology\":\"4x4\"}") "]",
+    "spec.headGroupSpec.template.spec", "the head is one pod, but a 4x4 topology", NULL },
+  /* autoscaling */
+  { "[" ADD ("/spec/enableInTreeAutoscaling", "true") "," ADD (CPU "/suspend", "true") "]",
+    "spec.workerGroupSpecs[1].suspend", "cannot be suspended", NULL },
+  { ONE ("/spec/autoscalerOptions", "{\"idleTimeoutSeconds\":-1}"), "spec.autoscalerOptions.idleTimeoutSeconds",
+    "0 or more", NULL },
+  { ONE ("/spec/autoscalerOptions", "{\"version\":\"v3\"}"), "spec.autoscalerOptions.version", "use v1 or v2", NULL },
+  { ONE ("/spec/autoscalerOptions", "{\"env\":[{\"name\":\"KUBERAY_GEN_AUTOSCALER_START_CMD\"}]}"),
+    "spec.autoscalerOptions.env", "set by the operator", NULL },
+  { ONE ("/spec/autoscalerOptions", "{\"command\":\"x\"}"), "spec.autoscalerOptions.command", "list of strings", NULL },
+  { ONE (HEAD "/template/spec/containers/0/env", "[{\"name\":\"RAY_enable_autoscaler_v2\",\"value\":\"1\"}]"),
+    "spec.headGroupSpec.template.spec.containers[0].env", "autoscaling is off", NULL },
+  { "[" ADD ("/spec/enableInTreeAutoscaling", "true") "," ADD (
+        "/spec/autoscalerOptions",
+        "{\"version\":\"v2\"}") "," ADD (HEAD "/template/spec/containers/0/env",
+                                         "[{\"name\":\"RAY_enable_autoscaler_v2\",\"value\":\"1\"}]") "]",
+    "spec.autoscalerOptions.version", "cannot stand beside", NULL },
+  { "[" ADD ("/spec/enableInTreeAutoscaling",
+             "true") "," ADD ("/spec/autoscalerOptions",
+                              "{\"version\":\"v2\"}") "," ADD (CPU "/template/spec/restartPolicy", "\"Always\"") "]",
+    "spec.workerGroupSpecs[1].template.spec.restartPolicy", "v2 needs Never", NULL },
+  { ONE (CPU "/idleTimeoutSeconds", "5"), "spec.workerGroupSpecs[1].idleTimeoutSeconds", "only autoscaler v2", NULL },
+  { ONE (CPU "/priority", "5"), "spec.workerGroupSpecs[1].priority", "2.56", NULL },
+};
+
+static const struct ray_problem *
+find_problem (const struct ray_problems *problems, const struct row *row)
+{
+  for (size_t i = 0; i < problems->count; i++)
+    if (strcmp (problems->items[i].field, row->field) == 0 && strstr (problems->items[i].message, row->message) != NULL)
+      return &problems->items[i];
+  return NULL;
+}
+
+static void
+test_each_rule (void **state)
+{
+  (void) state;
+  for (size_t i = 0; i < ARRAY_LEN (rows); i++)
+    {
+      bool valid = text_eq (rows[i].reason, "ok");
+      cleanup_scene struct scene s = scene_patched (CLUSTER, rows[i].patch);
+      cleanup_problems struct ray_problems problems = { 0 };
+      const struct ray_problem *found;
+      cleanup_free char *text = NULL;
+
+      ray_validate (&s.cluster, &ray_default_options, &problems);
+      found = find_problem (&problems, &rows[i]);
+      text = ray_problems_text (&problems);
+      if ((found == NULL) != valid)
+        fail_msg ("%s: wanted %s: %s\n got %s", rows[i].patch, rows[i].field, rows[i].message, text);
+      if (found != NULL)
+        assert_string_equal (found->reason, rows[i].reason != NULL ? rows[i].reason : RAY_REASON_SPEC);
+    }
+}
+
+/* What must not be refused: the clusters people have. */
+static void
+test_valid_clusters (void **state)
+{
+  static const char *const patches[] = {
+    "[]",
+    ONE ("/metadata/name", "\"a2345678901234567890123456789012345678901234567890123\""), /* 53 */
+    ONE (CPU "/replicas", "0"),
+    ONE (CPU "/numOfHosts", "0"),
+    "[" ADD (CPU "/replicas", "9") "," ADD (CPU "/maxReplicas", "3") "]", /* clamped, not refused */
+    ONE (CPU "/suspend", "null"),
+    ONE (CPU_RAY "/resources", "{\"limits\":{\"cpu\":0.5,\"memory\":\"1Gi\",\"x.io/y\":3}}"),
+    ONE (CPU "/labels", "{\"cloud.google.com/x\":\"\",\"a\":\"B-_.1\"}"),
+    ONE (CPU "/resources", "{\"CPU\":\"4\",\"tpu-slice\":\"1\"}"),
+    ONE ("/spec/managedBy", "\"kueue.x-k8s.io/multikueue\""),
+    ONE ("/spec/workerGroupSpecs", "[]"),
+    REMOVE ("/spec/workerGroupSpecs"),
+    ONE (CPU "/template/spec/initContainers", "[{\"name\":\"i\"}]"),
+    "[" ADD ("/spec/enableInTreeAutoscaling", "true") "," ADD (
+        "/spec/autoscalerOptions", "{\"version\":\"v2\"}") "," ADD (CPU "/idleTimeoutSeconds", "5") "]",
+    ONE ("/spec/gcsFaultToleranceOptions", "{\"redisAddress\":\"r\"}"),
+    ONE ("/spec/unknownField", "[1,2]"),
+  };
+
+  (void) state;
+  for (size_t i = 0; i < ARRAY_LEN (patches); i++)
+    {
+      cleanup_scene struct scene s = scene_patched (CLUSTER, patches[i]);
+      cleanup_problems struct ray_problems problems = { 0 };
+      cleanup_free char *text = NULL;
+
+      ray_validate (&s.cluster, &ray_default_options, &problems);
+      text = ray_problems_text (&problems);
+      if (problems.count > 0)
+        fail_msg ("%s: %s", patches[i], text);
+    }
+}
+
+static void
+test_fixtures_are_valid (void **state)
+{
+  static const char *const names[]
+      = { "tutorial_a_v6e_4x4.yaml", "tutorial_a_tpu7x_2x2x2.yaml", "raycluster_v4_multihost.yaml" };
+
+  (void) state;
+  for (size_t i = 0; i < ARRAY_LEN (names); i++)
+    {
+      cleanup_scene struct scene s = scene_fixture (names[i]);
+      cleanup_problems struct ray_problems problems = { 0 };
+
+      ray_validate (&s.cluster, &ray_default_options, &problems);
+      ray_unsupported (&s.cluster, &problems);
+      assert_int_equal (problems.count, 0);
+    }
+}
+
+static void
+test_every_problem_is_told (void **state)
+{
+  cleanup_scene struct scene s
+      = scene_patched (CLUSTER, "[" ADD ("/metadata/name", "\"1\"") "," ADD (TPU "/numOfHosts", "2") "," ADD (
+                                    CPU "/replicas", "-1") "," ADD (CPU "/groupName", "\"A\"") "]");
+  cleanup_problems struct ray_problems problems = { 0 };
+  cleanup_free char *text = NULL;
+
+  (void) state;
+  ray_validate (&s.cluster, &ray_default_options, &problems);
+  assert_int_equal (problems.count, 4);
+  text = ray_problems_text (&problems);
+  assert_non_null (strstr (text, "metadata.name: \"1\""));
+  assert_non_null (strstr (text, "; spec.workerGroupSpecs[0].numOfHosts: numOfHosts is 2"));
+}
+
+/* Some checks take quadratic time: a list that would keep a worker busy for minutes is refused by its length alone. */
+static void
+test_absurd_lists_are_refused_by_length (void **state)
+{
+  cleanup_scene struct scene s = scene_yaml (CLUSTER);
+  cJSON *template = json_get (item_at (json_get (s.object, "spec", "workerGroupSpecs"), 1), "template");
+  cJSON *env = json_arr (ray_container_of (template), "env");
+  cleanup_problems struct ray_problems problems = { 0 };
+
+  (void) state;
+  for (int i = 0; i <= RAY_ITEMS_MAX; i++)
+    json_set_str (json_push_obj (env), "name", "A");
+  ray_validate (&s.cluster, &ray_default_options, &problems);
+  assert_int_equal (problems.count, 1);
+  assert_string_equal (problems.items[0].field, "spec.workerGroupSpecs[1].template.spec.containers[0].env");
+  assert_non_null (strstr (problems.items[0].message, "at most 4096"));
+}
+
+static void
+test_text_is_cut_between_characters (void **state)
+{
+  cleanup_problems struct ray_problems problems = { 0 };
+
+  (void) state;
+  for (int pad = 0; pad < 4; pad++)
+    {
+      cleanup_problems struct ray_problems many = { 0 };
+      cleanup_free char *text = NULL;
+
+      for (int i = 0; i < 20; i++)
+        ray_problem (
+            &many, RAY_REASON_SPEC, "f", "%.*s%s", pad, "aaaa",
+            "\u00e4\u00e4\u00e4\u00e4\u00e4\u00e4\u00e4\u00e4\u00e4\u00e4\u00e4\u00e4\u00e4\u00e4\u00e4\u00e4"
+            "\u00e4\u00e4\u00e4\u00e4\u00e4\u00e4\u00e4\u00e4\u00e4\u00e4\u00e4\u00e4\u00e4\u00e4\u00e4\u00e4");
+      text = ray_problems_text (&many);
+      assert_true (strlen (text) <= 1024 && strlen (text) > 1000);
+      assert_true (text_ends_with (text, "..."));
+      /* Every lead byte still has its continuation byte. */
+      for (const char *p = text; *p != '\0'; p++)
+        if ((*p & 0xC0) == 0xC0)
+          assert_int_equal (p[1] & 0xC0, 0x80);
+    }
+  {
+    cleanup_free char *nothing = ray_problems_text (&problems);
+
+    assert_string_equal (nothing, "");
+  }
+}
+
+static void
+test_unsupported_features (void **state)
+{
+  static const struct
+  {
+    const char *patch, *field;
+  } features[] = {
+    { ONE ("/spec/gcsFaultToleranceOptions", "{}"), "spec.gcsFaultToleranceOptions" },
+    { ONE ("/spec/authOptions", "{\"mode\":\"token\"}"), "spec.authOptions.mode" },
+    { ONE ("/spec/tlsOptions", "{\"enabled\":true}"), "spec.tlsOptions.enabled" },
+    { ONE ("/spec/historyServerOptions", "{}"), "spec.historyServerOptions" },
+    { ONE ("/spec/networkPolicy", "{}"), "spec.networkPolicy" },
+    { ONE (HEAD "/enableIngress", "true"), "spec.headGroupSpec.enableIngress" },
+    { ONE ("/spec/upgradeStrategy", "{\"type\":\"Recreate\"}"), "spec.upgradeStrategy.type" },
+    { ONE ("/spec/enableInTreeAutoscaling", "true"), "spec.enableInTreeAutoscaling" },
+    { ONE ("/spec/authOptions", "{\"mode\":\"disabled\"}"), NULL },
+    { ONE ("/spec/tlsOptions", "{\"enabled\":false}"), NULL },
+    { ONE ("/spec/upgradeStrategy", "{\"type\":\"None\"}"), NULL },
+    { "[]", NULL },
+  };
+
+  (void) state;
+  for (size_t i = 0; i < ARRAY_LEN (features); i++)
+    {
+      cleanup_scene struct scene s = scene_patched (CLUSTER, features[i].patch);
+      cleanup_problems struct ray_problems problems = { 0 };
+
+      ray_unsupported (&s.cluster, &problems);
+      assert_int_equal (problems.count, features[i].field != NULL ? 1 : 0);
+      if (features[i].field == NULL)
+        continue;
+      assert_string_equal (problems.items[0].field, features[i].field);
+      assert_string_equal (problems.items[0].reason, "UnsupportedRayClusterFeature");
+      assert_non_null (strstr (problems.items[0].message, "not implemented"));
+    }
+}
+
+int
+main (void)
+{
+  const struct CMUnitTest tests[] = {
+    cmocka_unit_test (test_each_rule),
+    cmocka_unit_test (test_valid_clusters),
+    cmocka_unit_test (test_fixtures_are_valid),
+    cmocka_unit_test (test_every_problem_is_told),
+    cmocka_unit_test (test_absurd_lists_are_refused_by_length),
+    cmocka_unit_test (test_text_is_cut_between_characters),
+    cmocka_unit_test (test_unsupported_features),
+  };
+
+  return cmocka_run_group_tests (tests, NULL, NULL);
+}

@@ -1,0 +1,480 @@
+/* informer.c - list, watch, and what to do when either ends. Everything but start and stop runs on the transport
+ * thread. */
+#include "kube/informer.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "kube/kube_internal.h"
+
+#define PAGE_SIZE 500
+#define OBJECT_LIMIT ((size_t) 8 * 1024 * 1024) /* etcd takes 1.5 MiB; JSON is larger than what is stored */
+#define LIST_TIMEOUT_MS 120000
+#define LIST_IDLE_MS 60000
+#define WATCH_IDLE_MS 150000 /* bookmarks come about once a minute */
+#define WATCH_SECONDS_MIN 300
+#define WATCH_SECONDS_SPREAD 300
+#define BACKOFF_BASE_MS 500
+#define BACKOFF_CAP_MS 30000
+#define ABSENT_CAP_MS 5000 /* a resource whose CRD is being installed just now */
+#define SHORT_WATCH_MS 1000
+#define ERROR_BODY_LIMIT 4096
+
+enum phase
+{
+  PHASE_LIST,
+  PHASE_WATCH
+};
+
+struct kube_informer
+{
+  struct kube_client *client;
+  struct kube_informer_handler handler;
+  char *path, *selector, *name; /* selector escaped, "" for all */
+  int page_size;
+
+  enum phase phase;
+  struct transfer transfer;
+  struct timer timer; /* the next list or watch */
+  char *url;          /* of the transfer */
+  struct json_stream *stream;
+  struct error stream_error;
+  struct buf refusal; /* the body of an answer other than 200 */
+  char *next_page;    /* continue token, NULL on the first page */
+  bool whole_list;    /* no paging: the continue token expired under us */
+  bool list_complete; /* the end of the list object was seen */
+  bool gone;          /* the version we know is too old for the server */
+  char *version;      /* where the watch goes on */
+  int failures;       /* in a row */
+  int64_t watch_started_ms;
+  bool watch_moved; /* this watch has brought something */
+
+  atomic_bool synced;
+  pthread_mutex_t lock; /* guards trouble */
+  struct error trouble;
+};
+
+static void start_list (struct kube_informer *inf);
+static void start_watch (struct kube_informer *inf);
+
+static void
+set_trouble (struct kube_informer *inf, const char *text)
+{
+  pthread_mutex_lock (&inf->lock);
+  snprintf (inf->trouble.message, sizeof (inf->trouble.message), "%s", text);
+  pthread_mutex_unlock (&inf->lock);
+}
+
+static void
+set_text (char **to, const char *text)
+{
+  char *copy = text != NULL && text[0] != '\0' ? xstrdup (text) : NULL;
+
+  free (*to);
+  *to = copy;
+}
+
+static uint64_t
+version_number (const char *text)
+{
+  int64_t n;
+
+  return text != NULL && text_to_int (text, 0, INT64_MAX, &n) == 0 ? (uint64_t) n : 0;
+}
+
+static uint64_t
+object_version (const cJSON *object)
+{
+  return version_number (json_str (object, "metadata", "resourceVersion"));
+}
+
+/* ---- going on after an end ---- */
+
+static void
+on_timer (struct timer *timer)
+{
+  struct kube_informer *inf = container_of (timer, struct kube_informer, timer);
+
+  if (inf->phase == PHASE_LIST)
+    start_list (inf);
+  else
+    start_watch (inf);
+}
+
+static void
+go_on (struct kube_informer *inf, enum phase phase, int64_t delay_ms)
+{
+  inf->phase = phase;
+  transport_timer (inf->client->transport, &inf->timer, delay_ms);
+}
+
+static void
+retry_later (struct kube_informer *inf, enum phase phase, const char *why)
+{
+  int64_t cap = inf->transfer.status == 404 ? ABSENT_CAP_MS : BACKOFF_CAP_MS;
+  int64_t delay = kube_backoff (BACKOFF_BASE_MS, cap, inf->failures++);
+  int64_t asked = inf->transfer.retry_after_ms;
+
+  if (asked > delay)
+    delay = asked < BACKOFF_CAP_MS ? asked : BACKOFF_CAP_MS;
+  set_trouble (inf, why);
+  log_warn (inf->phase == PHASE_LIST ? "list failed, trying again" : "watch failed, trying again",
+            LF_STR ("resource", inf->name), LF_STR ("error", why), LF_INT ("delay_ms", delay));
+  go_on (inf, phase, delay);
+}
+
+/* The server no longer has the history we ask for. */
+static void
+list_again (struct kube_informer *inf)
+{
+  log_info ("resource version too old, listing again", LF_STR ("resource", inf->name),
+            LF_STR ("version", log_nonnull (inf->version)));
+  inf->whole_list = inf->phase == PHASE_LIST; /* only a continue token can be too old for a list */
+  set_text (&inf->next_page, NULL);
+  go_on (inf, PHASE_LIST, inf->failures > 0 ? kube_backoff (BACKOFF_BASE_MS, BACKOFF_CAP_MS, inf->failures) : 0);
+  inf->failures++; /* until a watch moves: 410 after 410 must not become a hot loop */
+}
+
+/* One sentence on why the transfer did not do its work. */
+static void
+describe_end (struct kube_informer *inf, struct error *err)
+{
+  const struct transfer *x = &inf->transfer;
+  cleanup_json cJSON *status = NULL;
+  const char *message;
+
+  if (inf->stream_error.message[0] != '\0')
+    *err = inf->stream_error;
+  else if (x->status == 0)
+    error_set (err, EIO, "%s: %s", inf->path, x->error);
+  else if (x->status != 200)
+    {
+      json_parse (&status, buf_text (&inf->refusal), inf->refusal.len, NULL);
+      message = json_str (status, "message");
+      error_set (err, EIO, "%s: HTTP %d: %s", inf->path, x->status, message ? message : buf_text (&inf->refusal));
+    }
+  else
+    error_set (err, EIO, "%s: the answer ended in the middle of an object", inf->path);
+}
+
+/* ---- the transfer ---- */
+
+static int
+on_data (struct transfer *x, const char *bytes, size_t len)
+{
+  struct kube_informer *inf = container_of (x, struct kube_informer, transfer);
+
+  if (x->status == 200)
+    return json_stream_feed (inf->stream, bytes, len, &inf->stream_error);
+  if (inf->refusal.len + len <= ERROR_BODY_LIMIT)
+    buf_add (&inf->refusal, bytes, len);
+  return 0;
+}
+
+static void
+start_transfer (struct kube_informer *inf, enum json_stream_mode mode, json_stream_fn fn,
+                void (*on_done) (struct transfer *))
+{
+  json_stream_free (inf->stream);
+  inf->stream = json_stream_new (mode, OBJECT_LIMIT, fn, inf);
+  inf->stream_error.message[0] = '\0';
+  buf_reset (&inf->refusal);
+  inf->gone = false;
+  inf->transfer.verb = KUBE_GET;
+  inf->transfer.path = inf->url;
+  inf->transfer.on_data = on_data;
+  inf->transfer.on_done = on_done;
+  transport_start (inf->client->transport, &inf->transfer);
+}
+
+static void
+end_transfer (struct kube_informer *inf)
+{
+  const struct transfer *x = &inf->transfer;
+
+  json_stream_free (inf->stream); /* up to one object's memory; none is needed while waiting */
+  inf->stream = NULL;
+  inf->transfer.fresh = x->timed_out;
+  inf->gone = inf->gone || x->status == 410;
+  if (x->status == 401)
+    transport_renew_token (inf->client->transport, x);
+}
+
+/* ---- list ---- */
+
+static int
+on_list_value (void *data, cJSON *value, bool last, struct error *err)
+{
+  struct kube_informer *inf = data;
+  const char *version = json_str (value, "metadata", "resourceVersion");
+
+  if (!last)
+    {
+      inf->handler.upsert (inf->handler.data, value, object_version (value));
+      return 0;
+    }
+  if (version == NULL || version[0] == '\0')
+    return error_set (err, EPROTO, "%s: the list has no metadata.resourceVersion; is this an API server?", inf->path);
+  set_text (&inf->version, version);
+  set_text (&inf->next_page, json_str (value, "metadata", "continue"));
+  inf->list_complete = true;
+  return 0;
+}
+
+static void
+on_list_done (struct transfer *x)
+{
+  struct kube_informer *inf = container_of (x, struct kube_informer, transfer);
+  struct error err = { 0 };
+  bool complete = x->status == 200 && inf->list_complete;
+
+  kube_client_count (inf->client, x);
+  if (!complete)
+    describe_end (inf, &err);
+  end_transfer (inf);
+  if (inf->gone)
+    list_again (inf);
+  else if (!complete)
+    {
+      set_text (&inf->next_page, NULL);
+      retry_later (inf, PHASE_LIST, err.message);
+    }
+  else if (inf->next_page != NULL)
+    start_list (inf);
+  else
+    {
+      inf->whole_list = false;
+      inf->handler.list_end (inf->handler.data, version_number (inf->version));
+      atomic_store (&inf->synced, true);
+      set_trouble (inf, "");
+      start_watch (inf);
+    }
+}
+
+static void
+start_list (struct kube_informer *inf)
+{
+  cleanup_buf struct buf url = { 0 };
+
+  inf->phase = PHASE_LIST;
+  inf->list_complete = false;
+  if (inf->next_page == NULL)
+    inf->handler.list_begin (inf->handler.data);
+  buf_printf (&url, "%s?", inf->path);
+  if (!inf->whole_list)
+    buf_printf (&url, "limit=%d&", inf->page_size);
+  if (inf->selector != NULL)
+    buf_printf (&url, "labelSelector=%s&", inf->selector);
+  if (inf->next_page != NULL)
+    {
+      cleanup_free char *token = kube_escape (inf->next_page);
+
+      buf_printf (&url, "continue=%s&", token);
+    }
+  url.data[url.len - 1] = '\0';
+  set_text (&inf->url, url.data);
+  inf->transfer.on_open = NULL;
+  inf->transfer.timeout_ms = LIST_TIMEOUT_MS;
+  inf->transfer.idle_ms = LIST_IDLE_MS;
+  start_transfer (inf, JSON_STREAM_LIST, on_list_value, on_list_done);
+}
+
+/* ---- watch ---- */
+
+static int
+on_upsert (struct kube_informer *inf, const cJSON *object, struct error *err)
+{
+  (void) err;
+  inf->handler.upsert (inf->handler.data, object, object_version (object));
+  return 0;
+}
+
+static int
+on_remove (struct kube_informer *inf, const cJSON *object, struct error *err)
+{
+  (void) err;
+  inf->handler.remove (inf->handler.data, object, object_version (object));
+  return 0;
+}
+
+static int
+on_error_event (struct kube_informer *inf, const cJSON *object, struct error *err)
+{
+  const char *message = json_str (object, "message"), *reason = json_str (object, "reason");
+
+  inf->gone = json_int (object, 0, "code") == 410 || text_eq (reason, "Expired") || text_eq (reason, "Gone");
+  return error_set (err, EIO, "%s: the watch ended with an error: %s", inf->path,
+                    message  ? message
+                    : reason ? reason
+                             : "no message");
+}
+
+static const struct event_type
+{
+  const char *name;
+  int (*apply) (struct kube_informer *inf, const cJSON *object, struct error *err); /* NULL: only its version counts */
+} event_types[] = {
+  { "ADDED", on_upsert }, { "MODIFIED", on_upsert },   { "DELETED", on_remove },
+  { "BOOKMARK", NULL },   { "ERROR", on_error_event },
+};
+
+static int
+apply_event (struct kube_informer *inf, const char *type, const cJSON *object, struct error *err)
+{
+  for (size_t i = 0; i < ARRAY_LEN (event_types); i++)
+    if (text_eq (type, event_types[i].name))
+      return event_types[i].apply ? event_types[i].apply (inf, object, err) : 0;
+  return error_set (err, EPROTO, "%s: the watch sent an event of type \"%s\", which is unknown", inf->path,
+                    log_nonnull (type));
+}
+
+static int
+on_watch_value (void *data, cJSON *value, bool last, struct error *err)
+{
+  struct kube_informer *inf = data;
+  const cJSON *object = json_get (value, "object");
+  const char *version = json_str (object, "metadata", "resourceVersion");
+  int ret = apply_event (inf, json_str (value, "type"), object, err);
+
+  (void) last;
+  if (ret < 0)
+    return ret;
+  if (version != NULL)
+    set_text (&inf->version, version);
+  inf->watch_moved = true;
+  inf->failures = 0;
+  if (inf->handler.progress != NULL)
+    inf->handler.progress (inf->handler.data, version_number (inf->version));
+  return 0;
+}
+
+/* The server has accepted the watch; with a quiet resource the first byte may take a minute. */
+static void
+on_watch_open (struct transfer *x)
+{
+  struct kube_informer *inf = container_of (x, struct kube_informer, transfer);
+
+  if (x->status == 200)
+    set_trouble (inf, "");
+}
+
+static void
+on_watch_done (struct transfer *x)
+{
+  struct kube_informer *inf = container_of (x, struct kube_informer, transfer);
+  int64_t lasted = clock_mono_ms () - inf->watch_started_ms;
+  bool clean = x->status == 200 && json_stream_at_boundary (inf->stream);
+  struct error err = { 0 };
+
+  if (!clean)
+    describe_end (inf, &err);
+  end_transfer (inf);
+  if (!clean)
+    atomic_fetch_add (&inf->client->watch_errors, 1);
+  if (lasted >= BACKOFF_CAP_MS)
+    inf->failures = 0;
+  if (inf->gone)
+    list_again (inf);
+  else if (!clean)
+    retry_later (inf, PHASE_WATCH, err.message);
+  else if (lasted < SHORT_WATCH_MS && !inf->watch_moved)
+    go_on (inf, PHASE_WATCH, kube_backoff (BACKOFF_BASE_MS, BACKOFF_CAP_MS, inf->failures++));
+  else
+    {
+      /* The usual end, after timeoutSeconds. A server that ends every watch early costs a watch a second, no more. */
+      inf->failures = 0;
+      go_on (inf, PHASE_WATCH, lasted < SHORT_WATCH_MS ? kube_jitter (SHORT_WATCH_MS) : 0);
+    }
+}
+
+static void
+start_watch (struct kube_informer *inf)
+{
+  cleanup_buf struct buf url = { 0 };
+  cleanup_free char *version = kube_escape (inf->version);
+
+  inf->phase = PHASE_WATCH;
+  inf->watch_started_ms = clock_mono_ms ();
+  inf->watch_moved = false;
+  buf_printf (&url, "%s?watch=true&allowWatchBookmarks=true&resourceVersion=%s&timeoutSeconds=%d", inf->path, version,
+              WATCH_SECONDS_MIN + (int) (kube_random () % WATCH_SECONDS_SPREAD));
+  if (inf->selector != NULL)
+    buf_printf (&url, "&labelSelector=%s", inf->selector);
+  set_text (&inf->url, url.data);
+  inf->transfer.on_open = on_watch_open;
+  inf->transfer.timeout_ms = 0;
+  inf->transfer.idle_ms = WATCH_IDLE_MS;
+  atomic_fetch_add (&inf->client->watch_starts, 1);
+  start_transfer (inf, JSON_STREAM_VALUES, on_watch_value, on_watch_done);
+}
+
+/* ---- start and stop ---- */
+
+static void
+begin (void *data)
+{
+  start_list (data);
+}
+
+struct kube_informer *
+kube_informer_start (struct kube_client *client, const struct kube_informer_options *options,
+                     const struct kube_informer_handler *handler)
+{
+  struct kube_informer *inf = xcalloc (1, sizeof (*inf));
+
+  inf->client = client;
+  inf->handler = *handler;
+  inf->path = xstrdup (options->path);
+  inf->name = xstrdup (options->name ? options->name : options->path);
+  if (options->label_selector != NULL && options->label_selector[0] != '\0')
+    inf->selector = kube_escape (options->label_selector);
+  inf->page_size = options->page_size > 0 ? options->page_size : PAGE_SIZE;
+  inf->timer.fire = on_timer;
+  pthread_mutex_init (&inf->lock, NULL);
+  error_set (&inf->trouble, EAGAIN, "%s: the first list is not complete yet", inf->path);
+  transport_run (client->transport, begin, inf);
+  return inf;
+}
+
+static void
+halt (void *data)
+{
+  struct kube_informer *inf = data;
+
+  transport_cancel (&inf->transfer);
+  transport_untimer (inf->client->transport, &inf->timer);
+}
+
+void
+kube_informer_stop (struct kube_informer *inf)
+{
+  char **texts[] = { &inf->path, &inf->selector, &inf->name, &inf->url, &inf->next_page, &inf->version };
+
+  if (inf == NULL)
+    return;
+  transport_run (inf->client->transport, halt, inf);
+  json_stream_free (inf->stream);
+  buf_free (&inf->refusal);
+  buf_free (&inf->transfer.answer);
+  for (size_t i = 0; i < ARRAY_LEN (texts); i++)
+    free (*texts[i]);
+  pthread_mutex_destroy (&inf->lock);
+  free (inf);
+}
+
+bool
+kube_informer_synced (const struct kube_informer *inf)
+{
+  return atomic_load (&inf->synced);
+}
+
+void
+kube_informer_error (const struct kube_informer *inf, struct error *err)
+{
+  struct kube_informer *unlocked = (struct kube_informer *) inf;
+
+  pthread_mutex_lock (&unlocked->lock);
+  *err = inf->trouble;
+  pthread_mutex_unlock (&unlocked->lock);
+}

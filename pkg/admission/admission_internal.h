@@ -1,0 +1,26 @@
+/* admission_internal.h - what the files of this package share. */
+#ifndef ADMISSION_INTERNAL_H
+#define ADMISSION_INTERNAL_H
+
+#include "admission/admission.h"
+
+/* ---- review.c ---- */
+
+enum admission_outcome
+{
+  ADMISSION_ALLOWED,
+  ADMISSION_DENIED,
+  ADMISSION_FAILED,    /* internal failure, answered according to `strict` */
+  ADMISSION_MALFORMED, /* no answer: HTTP 400 or 413 */
+  ADMISSION_OUTCOME_MAX
+};
+
+/* admission_answer that also tells how it ended. */
+int admission_review (const struct admission_route *route, bool strict, const char *body, size_t len, char **reply,
+                      enum admission_outcome *outcome, struct error *err);
+
+/* Makes a verdict: allowed with a warning / denied with a message (both copied). */
+void admission_warn (struct admission_verdict *verdict, const char *text);
+void admission_deny (struct admission_verdict *verdict, int code, const char *message);
+
+#endif

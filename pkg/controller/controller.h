@@ -1,0 +1,55 @@
+/* controller.h - the reconcile shell: observe (informers into a cache of digests) -> plan (pkg/ray, pure) -> apply
+ * (batches of parallel requests) -> status. Level-triggered: a pass never asks which event woke it. Not here: any
+ * decision about a RayCluster. */
+#ifndef CONTROLLER_CONTROLLER_H
+#define CONTROLLER_CONTROLLER_H
+
+#include "kube/kube.h"
+#include "ray/ray.h"
+
+struct controller;
+
+struct controller_options
+{
+  struct kube_client *client;
+  struct kube_events *events;    /* may be NULL: no events */
+  const char *const *namespaces; /* watched namespaces; none: all */
+  size_t nnamespaces;
+  int workers; /* reconcile threads; 0: 4 */
+  struct ray_options ray;
+  struct ray_plan_options plan;
+};
+
+/* Starts the informers at once and the workers paused: they begin with controller_activate. */
+struct controller *controller_start (const struct controller_options *options);
+void controller_activate (struct controller *c);   /* became leader: every known cluster is looked at */
+void controller_deactivate (struct controller *c); /* lost the lease: no further write is sent */
+bool controller_synced (const struct controller *c,
+                        struct error *why);  /* all first lists are complete; why not otherwise */
+void controller_stop (struct controller *c); /* ends passes after their requests in flight; frees. NULL is fine */
+
+#define CONTROLLER_BUCKETS 14
+extern const int64_t controller_bucket_us[CONTROLLER_BUCKETS]; /* upper bounds; the last is INT64_MAX */
+
+enum controller_result
+{
+  CONTROLLER_OK,
+  CONTROLLER_REQUEUED,
+  CONTROLLER_FAILED,
+  CONTROLLER_INVALID,
+  CONTROLLER_RESULT_MAX
+};
+
+struct controller_stats
+{
+  uint64_t reconciles[CONTROLLER_RESULT_MAX];
+  uint64_t duration[CONTROLLER_BUCKETS]; /* of passes; not cumulative */
+  uint64_t duration_sum_us;
+  uint64_t pods_created, pods_deleted, status_writes, failures;
+  size_t clusters, pods, services; /* in the cache */
+  struct kube_queue_stats queue;
+};
+void controller_stats (struct controller *c, struct controller_stats *stats);
+const char *controller_result_name (enum controller_result result); /* "success", "requeue", "error", "invalid" */
+
+#endif

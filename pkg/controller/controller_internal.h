@@ -1,0 +1,134 @@
+/* controller_internal.h - what the files of pkg/controller share: the cache of digests, a snapshot of one cluster, one
+ * pass. */
+#ifndef CONTROLLER_INTERNAL_H
+#define CONTROLLER_INTERNAL_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "controller/controller.h"
+
+/* ---- cache.c ---- */
+
+enum cache_kind
+{
+  CACHE_CLUSTER,
+  CACHE_POD,
+  CACHE_SERVICE,
+  CACHE_KIND_MAX
+};
+
+/* One informer's view of the server: objects that it listed belong to it until it, or a newer list of it, lets them go.
+ */
+struct cache_source
+{
+  enum cache_kind kind;
+  const char *namespace; /* NULL: all */
+  const char *label;     /* only objects that have it; NULL: all */
+  unsigned epoch;        /* counts its lists */
+  uint64_t progress;     /* everything up to this version has been seen */
+};
+
+/* A cached object: immutable once it is in, so that a snapshot needs only a reference. */
+struct cache_item;
+
+struct cache;
+struct cache *cache_new (void);
+void cache_free (struct cache *cache);
+
+/* Called when something about a cluster changed, other than its status alone; the key is "namespace/name". Runs without
+ * the cache's lock. */
+typedef void (*cache_changed_fn) (void *data, const char *cluster_key, enum cache_kind kind);
+void cache_on_change (struct cache *cache, cache_changed_fn fn, void *data);
+
+void cache_upsert (struct cache *cache, struct cache_source *source, const cJSON *object, uint64_t version);
+void cache_remove (struct cache *cache, struct cache_source *source, const cJSON *object, uint64_t version);
+void cache_list_begin (struct cache *cache, struct cache_source *source);
+void cache_list_end (struct cache *cache, struct cache_source *source, uint64_t version);
+void cache_progress (struct cache *cache, struct cache_source *source, uint64_t version);
+
+/* Takes over the object in an API answer, so that the next pass sees its own writes although the watch lags. Ignored
+ * when the watch is already past it. */
+void cache_observe (struct cache *cache, struct cache_source *source, const cJSON *object);
+
+/* What is known of one cluster at one moment. */
+struct cache_snapshot
+{
+  struct cache_item *cluster; /* NULL: there is no such RayCluster */
+  const char *text;           /* its JSON */
+  size_t len;
+  struct ray_observed observed;
+  struct cache_item **items; /* references held */
+  size_t nitems;
+  struct cache *cache;
+};
+void cache_snapshot_take (struct cache *cache, const char *key, struct cache_snapshot *snapshot);
+void cache_snapshot_drop (struct cache_snapshot *snapshot);
+#define cleanup_snapshot __attribute__ ((cleanup (cache_snapshot_drop)))
+
+void cache_each_cluster (struct cache *cache, void (*fn) (void *data, const char *key), void *data);
+void cache_counts (struct cache *cache, size_t counts[CACHE_KIND_MAX]);
+
+/* When this cluster's status was last written (monotonic ms; 0: never), so that writes can be spaced. */
+int64_t cache_status_time (struct cache *cache, const char *key);
+void cache_set_status_time (struct cache *cache, const char *key, int64_t mono_ms);
+
+/* ---- controller.c, sources.c ---- */
+
+struct source; /* a cache_source with its informer */
+
+struct controller
+{
+  struct controller_options options;
+  struct cache *cache;
+  struct kube_queue *queue;
+  struct source *sources;
+  size_t nsources;
+  pthread_t *threads;
+  int nthreads;
+  atomic_bool active; /* leader, and not stopping */
+
+  pthread_mutex_t stats_lock;
+  struct controller_stats stats;
+};
+
+/* Hands the object of an API answer to the cache, through the source that watches its like. */
+void controller_observe (struct controller *c, enum cache_kind kind, const cJSON *object);
+void controller_start_sources (struct controller *c);
+void controller_stop_sources (struct controller *c);
+bool controller_sources_synced (const struct controller *c, struct error *why);
+void controller_count (struct controller *c, uint64_t *counter, uint64_t n);
+
+/* ---- apply.c ---- */
+
+/* What applying one plan came to. */
+struct applied
+{
+  uint64_t created_heads, created_workers, deleted_heads, deleted_workers;
+  struct ray_failure failure; /* the first, with `message` in text below */
+  char failure_text[1024];
+  bool unfinished; /* operations are left for the next pass */
+  bool conflict;   /* our picture was old: look again soon */
+};
+
+/* Sends the plan's operations, stage by stage, each stage in parallel. `cautious`: the last pass failed, so try one
+ * create before the others. */
+void apply_plan (struct controller *c, const struct ray_cluster *cluster, struct ray_plan *plan, bool cautious,
+                 struct applied *applied);
+
+/* ---- report.c ---- */
+
+void report_applied (struct controller *c, const struct ray_cluster *cluster, const struct ray_plan *plan,
+                     const struct applied *applied);
+void report_op_failure (struct controller *c, const struct ray_cluster *cluster, const struct ray_op *op,
+                        const char *message);
+void report_service (struct controller *c, const struct ray_cluster *cluster, const char *name);
+void report_problems (struct controller *c, const struct ray_cluster *cluster, const struct ray_problems *problems);
+void report_unsupported (struct controller *c, const struct ray_cluster *cluster, const struct ray_problems *features);
+
+/* ---- reconcile.c ---- */
+
+/* One pass over one cluster; decides by itself what happens to its key next. */
+enum controller_result reconcile_cluster (struct controller *c, const char *key);
+
+#endif

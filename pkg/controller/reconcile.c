@@ -1,0 +1,205 @@
+/* reconcile.c - one pass over one RayCluster: observe -> plan -> apply -> status. Level-triggered: it never asks why it
+ * runs. */
+#include "controller/controller_internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* Two status writes of one cluster are at least this far apart: pods that turn ready one by one are told of together.
+ */
+#define STATUS_INTERVAL_MS 500
+/* A cluster that is not ready yet is looked at again this often even if no event comes (facts, complaint #5088); one
+ * that is, as seldom as KubeRay's unconditional resync. */
+#define RESYNC_PROVISIONING_MS 30000
+#define RESYNC_READY_MS 300000
+/* After a conflict the watch needs a moment to bring the newer picture. */
+#define CONFLICT_DELAY_MS 50
+
+struct pass
+{
+  struct controller *c;
+  const char *key;
+  cJSON *object;
+  struct ray_cluster cluster;
+  struct ray_problems problems;
+  struct ray_plan plan;
+  struct applied applied;
+  bool status_failed, status_late, status_written;
+  bool ready;
+};
+
+static bool
+is_ours (const struct ray_cluster *cluster)
+{
+  return !cluster->deleting && !cluster->managed_elsewhere;
+}
+
+/* A pass starts anew from the cache; -ENOENT when the cluster is gone. */
+static int
+observe (struct pass *p, struct cache_snapshot *snapshot)
+{
+  struct error err = { 0 };
+
+  cache_snapshot_take (p->c->cache, p->key, snapshot);
+  if (snapshot->cluster == NULL)
+    return -ENOENT;
+  ray_cluster_free (&p->cluster);
+  cJSON_Delete (p->object);
+  p->object = NULL;
+  if (json_parse (&p->object, snapshot->text, snapshot->len, &err) < 0
+      || ray_cluster_decode (&p->cluster, p->object, NULL, &err) < 0)
+    {
+      log_error ("cannot read RayCluster", LF_STR ("cluster", p->key), LF_STR ("error", err.message));
+      return -EINVAL;
+    }
+  return 0;
+}
+
+/* Whether the last pass ended in a failure, going by what it told the user: then be careful with the first create. */
+static bool
+failed_before (const struct ray_cluster *cluster)
+{
+  return json_find (json_get (cluster->object, "status", "conditions"), "type", "ReplicaFailure") != NULL;
+}
+
+/* Said once per generation: when the status has not seen this generation yet. */
+static bool
+is_news (const struct ray_cluster *cluster)
+{
+  return json_int (cluster->object, -1, "status", "observedGeneration") != cluster->generation;
+}
+
+static void
+tell_unsupported (struct pass *p)
+{
+  cleanup_problems struct ray_problems features = { 0 };
+
+  if (!is_news (&p->cluster))
+    return;
+  ray_unsupported (&p->cluster, &features);
+  if (features.count > 0)
+    report_unsupported (p->c, &p->cluster, &features);
+}
+
+static void
+plan_and_apply (struct pass *p, const struct cache_snapshot *snapshot)
+{
+  ray_plan_make (&p->plan, &p->cluster, &snapshot->observed, &p->c->options.plan, clock_wall_ms ());
+  apply_plan (p->c, &p->cluster, &p->plan, failed_before (&p->cluster), &p->applied);
+  report_applied (p->c, &p->cluster, &p->plan, &p->applied);
+}
+
+static void
+write_status (struct pass *p, cJSON *patch)
+{
+  cleanup_free char *path
+      = xasprintf ("/apis/ray.io/v1/namespaces/%s/rayclusters/%s/status", p->cluster.namespace, p->cluster.name);
+  cleanup_free char *body = NULL;
+  cleanup_response struct kube_response response = { 0 };
+  struct kube_request request = { .verb = KUBE_PATCH_MERGE, .path = path };
+
+  /* The uid guards against writing to a successor of the same name. */
+  json_set_str (json_obj (patch, "metadata"), "uid", p->cluster.uid);
+  request.body = body = json_print (patch);
+  kube_do (p->c->options.client, &request, &response);
+  cache_set_status_time (p->c->cache, p->key, clock_mono_ms ());
+  controller_count (p->c, &p->c->stats.status_writes, 1);
+  p->status_written = kube_ok (&response);
+  if (p->status_written)
+    controller_observe (p->c, CACHE_CLUSTER, response.body);
+  else if (response.status != 404 && response.status != 409)
+    {
+      p->status_failed = true;
+      log_warn ("cannot write status", LF_STR ("cluster", p->key), LF_STR ("error", response.error.message));
+    }
+}
+
+static void
+update_status (struct pass *p)
+{
+  cleanup_snapshot struct cache_snapshot snapshot = { 0 };
+  cleanup_json cJSON *status = NULL;
+  cleanup_json cJSON *patch = NULL;
+  int64_t now = clock_wall_ms (), last = cache_status_time (p->c->cache, p->key);
+
+  if (observe (p, &snapshot) < 0 || !is_ours (&p->cluster))
+    return;
+  status = ray_status_make (&p->cluster, &snapshot.observed, &p->problems, &p->applied.failure, now);
+  p->ready = ray_status_ready (status);
+  patch = ray_status_patch (&p->cluster, status, now);
+  if (patch == NULL || !atomic_load (&p->c->active))
+    return;
+  p->status_late = last != 0 && clock_mono_ms () - last < STATUS_INTERVAL_MS;
+  if (!p->status_late)
+    write_status (p, patch);
+}
+
+/* What happens to the key next. */
+static enum controller_result
+schedule (struct pass *p)
+{
+  struct kube_queue *queue = p->c->queue;
+  bool failed = p->applied.failure.reason != NULL || p->status_failed;
+
+  if (failed)
+    kube_queue_retry (queue, p->key);
+  else
+    kube_queue_forget (queue, p->key);
+  if (p->applied.unfinished)
+    kube_queue_add (queue, p->key);
+  if (p->applied.conflict)
+    kube_queue_add_after (queue, p->key, CONFLICT_DELAY_MS);
+  if (p->status_late)
+    kube_queue_add_after (queue, p->key, STATUS_INTERVAL_MS);
+  /* The suspend machine moves on what the status says (facts §2.6), and our own status writes wake nobody. */
+  if (p->status_written && (p->cluster.suspend || ray_suspension_of (&p->cluster) != RAY_ACTIVE))
+    kube_queue_add_after (queue, p->key, CONFLICT_DELAY_MS);
+  if (p->plan.requeue_ms > 0)
+    kube_queue_add_after (queue, p->key, p->plan.requeue_ms);
+  if (p->problems.count > 0)
+    return CONTROLLER_INVALID;
+  kube_queue_add_after (queue, p->key, p->ready ? RESYNC_READY_MS : RESYNC_PROVISIONING_MS);
+  if (failed)
+    return CONTROLLER_FAILED;
+  return p->applied.unfinished || p->applied.conflict ? CONTROLLER_REQUEUED : CONTROLLER_OK;
+}
+
+static enum controller_result
+run (struct pass *p)
+{
+  cleanup_snapshot struct cache_snapshot snapshot = { 0 };
+  int ret = observe (p, &snapshot);
+
+  if (ret < 0 || !is_ours (&p->cluster))
+    {
+      kube_queue_forget (p->c->queue, p->key);
+      return ret == -EINVAL ? CONTROLLER_INVALID : CONTROLLER_OK;
+    }
+  ray_validate (&p->cluster, &p->c->options.ray, &p->problems);
+  if (p->problems.count == 0)
+    {
+      tell_unsupported (p);
+      plan_and_apply (p, &snapshot);
+    }
+  else if (is_news (&p->cluster))
+    report_problems (p->c, &p->cluster, &p->problems);
+  return CONTROLLER_OK;
+}
+
+enum controller_result
+reconcile_cluster (struct controller *c, const char *key)
+{
+  struct pass p = { .c = c, .key = key };
+  enum controller_result result = run (&p);
+
+  if (p.object != NULL && is_ours (&p.cluster))
+    {
+      update_status (&p);
+      result = schedule (&p);
+    }
+  ray_plan_free (&p.plan);
+  ray_problems_free (&p.problems);
+  ray_cluster_free (&p.cluster);
+  cJSON_Delete (p.object);
+  return result;
+}

@@ -1,0 +1,150 @@
+/* sources.c - the informers that feed the cache: one table of what is watched, times the watched namespaces. */
+#include "controller/controller_internal.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct source
+{
+  struct cache_source cache_source;
+  struct controller *controller;
+  struct kube_informer *informer;
+  const char *name;
+  char *namespace;
+};
+
+/* Headless Services carry that one label only (facts/kuberay.md §2.3), hence two lines for Services. */
+static const struct watch
+{
+  enum cache_kind kind;
+  const char *name, *prefix, *plural, *selector;
+} watches[] = {
+  { CACHE_CLUSTER, "rayclusters", "/apis/ray.io/v1", "rayclusters", NULL },
+  { CACHE_POD, "pods", "/api/v1", "pods", RAY_LABEL_CLUSTER },
+  { CACHE_SERVICE, "services", "/api/v1", "services", RAY_LABEL_CLUSTER },
+  { CACHE_SERVICE, "headless-services", "/api/v1", "services", RAY_LABEL_HEADLESS },
+};
+
+static void
+on_upsert (void *data, const cJSON *object, uint64_t version)
+{
+  struct source *s = data;
+
+  cache_upsert (s->controller->cache, &s->cache_source, object, version);
+}
+
+static void
+on_remove (void *data, const cJSON *object, uint64_t version)
+{
+  struct source *s = data;
+
+  cache_remove (s->controller->cache, &s->cache_source, object, version);
+}
+
+static void
+on_list_begin (void *data)
+{
+  struct source *s = data;
+
+  cache_list_begin (s->controller->cache, &s->cache_source);
+}
+
+static void
+on_list_end (void *data, uint64_t version)
+{
+  struct source *s = data;
+
+  cache_list_end (s->controller->cache, &s->cache_source, version);
+}
+
+static void
+on_progress (void *data, uint64_t version)
+{
+  struct source *s = data;
+
+  cache_progress (s->controller->cache, &s->cache_source, version);
+}
+
+static void
+start_source (struct controller *c, struct source *s, const struct watch *watch, const char *namespace)
+{
+  cleanup_free char *path = namespace ? xasprintf ("%s/namespaces/%s/%s", watch->prefix, namespace, watch->plural)
+                                      : xasprintf ("%s/%s", watch->prefix, watch->plural);
+  struct kube_informer_options options = { .path = path, .label_selector = watch->selector, .name = watch->name };
+  struct kube_informer_handler handler = {
+    .upsert = on_upsert,
+    .remove = on_remove,
+    .list_begin = on_list_begin,
+    .list_end = on_list_end,
+    .progress = on_progress,
+    .data = s,
+  };
+
+  s->controller = c;
+  s->name = watch->name;
+  s->namespace = namespace ? xstrdup (namespace) : NULL;
+  s->cache_source = (struct cache_source){ .kind = watch->kind, .namespace = s->namespace, .label = watch->selector };
+  s->informer = kube_informer_start (c->options.client, &options, &handler);
+}
+
+void
+controller_start_sources (struct controller *c)
+{
+  size_t nnamespaces = c->options.nnamespaces ? c->options.nnamespaces : 1;
+
+  c->sources = xcalloc (nnamespaces * ARRAY_LEN (watches), sizeof (*c->sources));
+  for (size_t n = 0; n < nnamespaces; n++)
+    for (size_t w = 0; w < ARRAY_LEN (watches); w++)
+      start_source (c, &c->sources[c->nsources++], &watches[w],
+                    c->options.nnamespaces ? c->options.namespaces[n] : NULL);
+}
+
+void
+controller_stop_sources (struct controller *c)
+{
+  for (size_t i = 0; i < c->nsources; i++)
+    {
+      kube_informer_stop (c->sources[i].informer);
+      free (c->sources[i].namespace);
+    }
+  free (c->sources);
+  c->sources = NULL;
+  c->nsources = 0;
+}
+
+bool
+controller_sources_synced (const struct controller *c, struct error *why)
+{
+  for (size_t i = 0; i < c->nsources; i++)
+    {
+      const struct source *s = &c->sources[i];
+      struct error err = { 0 };
+
+      if (kube_informer_synced (s->informer))
+        continue;
+      kube_informer_error (s->informer, &err);
+      error_set (why, EAGAIN, "the list of %s is not complete yet%s%s", s->name, err.message[0] ? ": " : "",
+                 err.message);
+      return false;
+    }
+  return true;
+}
+
+static bool
+watches_object (const struct cache_source *s, enum cache_kind kind, const cJSON *object)
+{
+  return s->kind == kind && (s->namespace == NULL || text_eq (s->namespace, json_str (object, "metadata", "namespace")))
+         && (s->label == NULL || json_get (object, "metadata", "labels", s->label) != NULL);
+}
+
+void
+controller_observe (struct controller *c, enum cache_kind kind, const cJSON *object)
+{
+  for (size_t i = 0; i < c->nsources; i++)
+    if (watches_object (&c->sources[i].cache_source, kind, object))
+      {
+        cache_observe (c->cache, &c->sources[i].cache_source, object);
+        return;
+      }
+}

@@ -107,7 +107,7 @@ bench:
 	@tests/bench/run.sh
 
 check:
-	@scripts/deps.sh check
+	@scripts/deps.sh check && scripts/deps.sh test
 	@scripts/check.sh
 
 $(BUILD)/fuzz/%: tests/fuzz/%.c $(PKG_SRC)

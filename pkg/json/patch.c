@@ -86,6 +86,17 @@ find_parent (cJSON *root, const char *path, struct buf *token)
     }
 }
 
+/* Not by cJSON_InsertItemInArray: Debian's 1.7.15 refuses every place but the first. What comes behind is put behind again. */
+static void
+insert (cJSON *array, int index, cJSON *value)
+{
+  int behind = cJSON_GetArraySize (array) - index;
+
+  json_push (array, value);
+  while (behind-- > 0)
+    json_push (array, cJSON_DetachItemFromArray (array, index));
+}
+
 static bool
 patch_add (cJSON *parent, const char *token, const cJSON *value)
 {
@@ -99,9 +110,8 @@ patch_add (cJSON *parent, const char *token, const cJSON *value)
     return json_push (parent, cJSON_Duplicate (value, true)) != NULL;
   if (array_item (parent, token, &index) == NULL && index != cJSON_GetArraySize (parent))
     return false;
-  if (index == cJSON_GetArraySize (parent))
-    return json_push (parent, cJSON_Duplicate (value, true)) != NULL;
-  return cJSON_InsertItemInArray (parent, index, cJSON_Duplicate (value, true));
+  insert (parent, index, cJSON_Duplicate (value, true));
+  return true;
 }
 
 static bool

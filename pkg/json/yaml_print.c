@@ -19,7 +19,9 @@ emit_scalar (yaml_emitter_t *emitter, const char *text, yaml_scalar_style_t styl
 {
   yaml_event_t event;
 
-  yaml_scalar_event_initialize (&event, NULL, NULL, (const yaml_char_t *) text, (int) strlen (text), 1, 1, style);
+  if (!yaml_scalar_event_initialize (&event, NULL, NULL, (const yaml_char_t *) text, (int) strlen (text), 1, 1, style))
+    /* The text is no UTF-8, which YAML cannot hold. */
+    yaml_scalar_event_initialize (&event, NULL, NULL, (const yaml_char_t *) "\xef\xbf\xbd", 3, 1, 1, style);
   yaml_emitter_emit (emitter, &event);
 }
 

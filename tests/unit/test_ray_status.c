@@ -1,0 +1,331 @@
+/* What the user is told: status, conditions, and that an unchanged world writes nothing. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "plan_world.h"
+
+static const char manifest[]
+    = "apiVersion: ray.io/v1\n"
+      "kind: RayCluster\n"
+      "metadata: {name: c, namespace: default}\n"
+      "spec:\n"
+      "  headGroupSpec: {template: {spec: {containers: [{name: h, resources: {limits: {cpu: '4', memory: 16Gi}}}]}}}\n"
+      "  workerGroupSpecs:\n"
+      "  - groupName: tpu\n"
+      "    replicas: 2\n"
+      "    maxReplicas: 4\n"
+      "    numOfHosts: 4\n"
+      "    template: {spec: {containers: [{name: w, resources: {requests: {cpu: 500m}, limits: {cpu: '2', memory: 1Gi, "
+      "google.com/tpu: '4'}}},\n"
+      "                                   {name: g, resources: {limits: {nvidia.com/gpu: 1}}}]}}\n";
+
+/* The status for the world as it is; owned by the caller. */
+static cJSON *
+status_of (struct world *w, const struct ray_problems *problems, const struct ray_failure *failure)
+{
+  struct ray_observed observed = { .pods = (const struct ray_pod **) w->pods, .npods = w->npods };
+  static const struct ray_problems none = { 0 };
+
+  ray_plan_free (&w->plan); /* it points into the cluster that is decoded anew */
+  ray_cluster_free (&w->cluster);
+  assert_int_equal (ray_cluster_decode (&w->cluster, w->object, NULL, NULL), 0);
+  return ray_status_make (&w->cluster, &observed, problems ? problems : &none, failure, w->now_ms);
+}
+
+/* Writes the status, as the controller does; whether there was anything to write. */
+static bool
+write_status (struct world *w)
+{
+  cleanup_json cJSON *status = status_of (w, NULL, NULL), *patch = ray_status_patch (&w->cluster, status, w->now_ms);
+  const cJSON *item;
+  cJSON *stored = json_obj (w->object, "status");
+
+  cJSON_ArrayForEach (item, json_get (patch, "status"))
+    if (cJSON_IsNull (item))
+      json_drop (stored, item->string);
+    else
+      json_set_copy (stored, item->string, item);
+  ray_cluster_free (&w->cluster);
+  return patch != NULL;
+}
+
+static const cJSON *
+condition (const struct world *w, const char *type)
+{
+  return json_find (json_get (w->object, "status", "conditions"), "type", type);
+}
+
+static void
+assert_condition (const struct world *w, const char *type, const char *status, const char *reason)
+{
+  const cJSON *c = condition (w, type);
+
+  if (!text_eq (json_str (c, "status"), status) || !text_eq (json_str (c, "reason"), reason))
+    fail_msg ("%s is %s/%s, not %s/%s", type, log_nonnull (json_str (c, "status")),
+              log_nonnull (json_str (c, "reason")), status, reason);
+}
+
+static void
+test_counts_are_in_pods_and_resources_are_those_wanted (void **state)
+{
+  static const struct
+  {
+    const char *field;
+    int value;
+  } counts[] = { { "desiredWorkerReplicas", 8 },   { "minWorkerReplicas", 0 },   { "maxWorkerReplicas", 16 },
+                 { "availableWorkerReplicas", 0 }, { "readyWorkerReplicas", 0 }, { "observedGeneration", 1 } };
+  static const struct
+  {
+    const char *field, *value;
+  } resources[] = { { "desiredCPU", "8" }, { "desiredMemory", "24Gi" }, { "desiredGPU", "8" }, { "desiredTPU", "32" } };
+  struct world w;
+
+  (void) state;
+  world_init (&w, manifest);
+  write_status (&w);
+  for (size_t i = 0; i < ARRAY_LEN (counts); i++)
+    assert_int_equal (json_int (w.object, -1, "status", counts[i].field), counts[i].value);
+  for (size_t i = 0; i < ARRAY_LEN (resources); i++)
+    assert_string_equal (json_str (w.object, "status", resources[i].field), resources[i].value);
+  assert_condition (&w, "HeadPodReady", "False", "HeadPodNotFound");
+  assert_condition (&w, "RayClusterProvisioned", "False", "RayClusterPodsProvisioning");
+  world_free (&w);
+}
+
+static void
+test_ready_is_true_only_while_it_is_true (void **state)
+{
+  struct world w;
+
+  (void) state;
+  world_init (&w, manifest);
+  world_settle (&w);
+  write_status (&w);
+  assert_null (json_str (w.object, "status", "state"));
+  world_run_all (&w);
+  assert_true (write_status (&w));
+  assert_string_equal (json_str (w.object, "status", "state"), "ready");
+  assert_non_null (json_str (w.object, "status", "stateTransitionTimes", "ready"));
+  assert_int_equal (json_int (w.object, 0, "status", "readyWorkerReplicas"), 8);
+  assert_condition (&w, "HeadPodReady", "True", "HeadPodRunningAndReady");
+  assert_condition (&w, "RayClusterProvisioned", "True", "AllPodRunningAndReadyFirstTime");
+  world_find (&w, "tpu", 1, 2)->ready = false;
+  assert_true (write_status (&w));
+  assert_null (json_str (w.object, "status", "state"));
+  assert_int_equal (json_int (w.object, 0, "status", "availableWorkerReplicas"), 8);
+  assert_int_equal (json_int (w.object, 0, "status", "readyWorkerReplicas"), 7);
+  assert_condition (&w, "RayClusterProvisioned", "True", "AllPodRunningAndReadyFirstTime"); /* it was, once */
+  world_free (&w);
+}
+
+static void
+test_provisioned_needs_the_desired_count (void **state)
+{
+  struct world w;
+
+  (void) state;
+  world_init (&w, manifest);
+  world_settle (&w);
+  world_run_all (&w);
+  for (size_t i = 0; i < w.npods; i++)
+    if (w.pods[i] == world_find (&w, "tpu", 1, 3))
+      world_vanish (&w, i);
+  write_status (&w);
+  assert_condition (&w, "RayClusterProvisioned", "False", "RayClusterPodsProvisioning");
+  world_free (&w);
+}
+
+static void
+test_pods_being_deleted_do_not_count (void **state)
+{
+  struct world w;
+
+  (void) state;
+  world_init (&w, manifest);
+  world_settle (&w);
+  world_run_all (&w);
+  for (size_t i = 0; i < w.npods; i++)
+    world_delete (&w, i);
+  write_status (&w);
+  assert_int_equal (json_int (w.object, -1, "status", "availableWorkerReplicas"), 0);
+  assert_condition (&w, "HeadPodReady", "False", "HeadPodTerminating");
+  world_free (&w);
+}
+
+static void
+test_an_unchanged_world_writes_nothing (void **state)
+{
+  struct world w;
+
+  (void) state;
+  world_init (&w, manifest);
+  world_settle (&w);
+  world_run_all (&w);
+  assert_true (write_status (&w));
+  w.now_ms += 3600000;
+  assert_false (write_status (&w));
+  json_set_int (json_obj (w.object, "metadata"), "generation", 2);
+  assert_true (write_status (&w));
+  assert_int_equal (json_int (w.object, 0, "status", "observedGeneration"), 2);
+  world_free (&w);
+}
+
+static void
+test_transition_times_move_only_with_the_status (void **state)
+{
+  struct world w;
+  char first[64];
+
+  (void) state;
+  world_init (&w, manifest);
+  world_settle (&w);
+  write_status (&w);
+  snprintf (first, sizeof (first), "%s", json_str (condition (&w, "RayClusterProvisioned"), "lastTransitionTime"));
+  w.now_ms += 60000;
+  world_find (&w, "tpu", 0, 0)->phase = RAY_RUNNING;
+  write_status (&w);
+  assert_string_equal (json_str (condition (&w, "RayClusterProvisioned"), "lastTransitionTime"), first);
+  world_run_all (&w);
+  write_status (&w);
+  assert_string_not_equal (json_str (condition (&w, "RayClusterProvisioned"), "lastTransitionTime"), first);
+  world_free (&w);
+}
+
+static void
+test_failures_and_problems_are_conditions_that_go_away (void **state)
+{
+  struct ray_problem item
+      = { .reason = "InvalidRayClusterSpec", .field = "spec.x", .message = "7 is too many: write 5" };
+  struct ray_problems problems = { .items = &item, .count = 1 };
+  struct ray_failure failure = { "FailedCreateWorkerPod", "exceeded quota" };
+  struct world w;
+  const cJSON *c;
+
+  (void) state;
+  world_init (&w, manifest);
+  world_settle (&w);
+  {
+    cleanup_json cJSON *status = status_of (&w, &problems, NULL);
+
+    c = json_find (json_get (status, "conditions"), "type", "InvalidSpec");
+    assert_string_equal (json_str (c, "reason"), "InvalidRayClusterSpec");
+    assert_string_equal (json_str (c, "message"), "spec.x: 7 is too many: write 5");
+  }
+  {
+    cleanup_json cJSON *status = status_of (&w, NULL, &failure);
+
+    c = json_find (json_get (status, "conditions"), "type", "ReplicaFailure");
+    assert_string_equal (json_str (c, "reason"), "FailedCreateWorkerPod");
+    assert_string_equal (json_str (c, "message"), "exceeded quota");
+    assert_null (json_get (status, "state"));
+  }
+  {
+    cleanup_json cJSON *status = status_of (&w, NULL, NULL);
+
+    assert_null (json_find (json_get (status, "conditions"), "type", "ReplicaFailure"));
+    assert_null (json_find (json_get (status, "conditions"), "type", "InvalidSpec"));
+  }
+  world_free (&w);
+}
+
+static void
+test_suspension_goes_through_once_begun (void **state)
+{
+  struct world w;
+
+  (void) state;
+  world_init (&w, manifest);
+  world_settle (&w);
+  json_set_bool (json_obj (w.object, "spec"), "suspend", true);
+  write_status (&w);
+  assert_condition (&w, "RayClusterSuspending", "True", "RayClusterSuspending");
+  json_drop (json_obj (w.object, "spec"), "suspend");
+  write_status (&w);
+  assert_condition (&w, "RayClusterSuspending", "True", "RayClusterSuspending"); /* pods are still there */
+  while (w.npods > 0)
+    world_vanish (&w, 0);
+  write_status (&w);
+  assert_condition (&w, "RayClusterSuspending", "False", "RayClusterSuspending");
+  assert_condition (&w, "RayClusterSuspended", "True", "RayClusterSuspended");
+  write_status (&w); /* an absent suspend counts as false: resumed */
+  assert_condition (&w, "RayClusterSuspended", "False", "RayClusterSuspended");
+  world_free (&w);
+}
+
+static void
+test_digest_explains_why_the_head_is_not_ready (void **state)
+{
+  static const char pod[]
+      = "{\"metadata\":{\"name\":\"h\",\"labels\":{\"ray.io/cluster\":\"c\",\"ray.io/node-type\":\"head\"}},"
+        "\"spec\":{\"containers\":[{\"name\":\"ray-head\"}]},\"status\":{\"phase\":\"Running\",\"conditions\":[{"
+        "\"type\":\"Ready\","
+        "\"status\":\"False\",\"reason\":\"ContainersNotReady\",\"message\":\"containers with unready status: "
+        "[ray-head]\"}],"
+        "\"containerStatuses\":[{\"name\":\"ray-head\",\"state\":{\"waiting\":{\"reason\":\"ImagePullBackOff\","
+        "\"message\":\"no such image\"}}}]}}";
+  cleanup_json cJSON *v = NULL;
+  cleanup_free struct ray_pod *digest = NULL;
+
+  (void) state;
+  assert_int_equal (json_parse (&v, pod, strlen (pod), NULL), 0);
+  digest = ray_pod_digest (v);
+  assert_string_equal (digest->ready_reason, "ImagePullBackOff");
+  assert_string_equal (digest->ready_message, "containers with unready status: [ray-head]; ray-head: no such image");
+}
+
+static void
+test_digest_knows_a_dead_pod (void **state)
+{
+  static const struct
+  {
+    const char *phase, *policy, *container_state;
+    bool dead;
+  } cases[] = {
+    { "Failed", "Always", "running", true },     { "Succeeded", "Always", "running", true },
+    { "Running", "Never", "terminated", true },  { "Running", "Always", "terminated", false },
+    { "Running", "Never", "running", false },    { "Pending", "Never", "terminated", false },
+    { "Unknown", "Never", "terminated", false },
+  };
+
+  (void) state;
+  for (size_t i = 0; i < ARRAY_LEN (cases); i++)
+    {
+      cleanup_free char *text = xasprintf ("{\"metadata\":{\"name\":\"p\",\"labels\":{\"ray.io/"
+                                           "cluster\":\"c\"}},\"spec\":{\"restartPolicy\":\"%s\",\"containers\":"
+                                           "[{\"name\":\"ray\"},{\"name\":\"side\"}]},\"status\":{\"phase\":\"%s\","
+                                           "\"containerStatuses\":[{\"name\":\"side\",\"state\":"
+                                           "{\"terminated\":{}}},{\"name\":\"ray\",\"state\":{\"%s\":{}}}]}}",
+                                           cases[i].policy, cases[i].phase, cases[i].container_state);
+      cleanup_json cJSON *v = NULL;
+      cleanup_free struct ray_pod *digest = NULL;
+
+      assert_int_equal (json_parse (&v, text, strlen (text), NULL), 0);
+      digest = ray_pod_digest (v);
+      assert_int_equal (digest->dead, cases[i].dead);
+    }
+}
+
+int
+main (void)
+{
+  const struct CMUnitTest tests[] = {
+    cmocka_unit_test (test_counts_are_in_pods_and_resources_are_those_wanted),
+    cmocka_unit_test (test_ready_is_true_only_while_it_is_true),
+    cmocka_unit_test (test_provisioned_needs_the_desired_count),
+    cmocka_unit_test (test_pods_being_deleted_do_not_count),
+    cmocka_unit_test (test_an_unchanged_world_writes_nothing),
+    cmocka_unit_test (test_transition_times_move_only_with_the_status),
+    cmocka_unit_test (test_failures_and_problems_are_conditions_that_go_away),
+    cmocka_unit_test (test_suspension_goes_through_once_begun),
+    cmocka_unit_test (test_digest_explains_why_the_head_is_not_ready),
+    cmocka_unit_test (test_digest_knows_a_dead_pod),
+  };
+
+  return cmocka_run_group_tests (tests, NULL, NULL);
+}

@@ -249,9 +249,10 @@ int
 admission_review (const struct admission_route *route, bool strict, const char *body, size_t len, char **reply,
                   enum admission_outcome *outcome, struct error *err)
 {
+  cleanup_scratch struct json_scratch scratch = json_scratch_begin (); /* first, so that it ends last */
   cleanup_json cJSON *review = NULL;
   cleanup_verdict struct admission_verdict verdict = { 0 };
-  struct admission_request request;
+  struct admission_request request = { .uid = "" };
   int ret = json_parse (&review, body, len, err);
 
   *reply = NULL;

@@ -50,7 +50,7 @@ split (struct address *out, const char *text, struct error *err)
 int
 listen_check (const char *bind_address, struct error *err)
 {
-  struct address address;
+  struct address address = { 0 };
 
   return split (&address, bind_address, err);
 }
@@ -78,7 +78,7 @@ open_one (int *fd, const struct addrinfo *address)
 static int
 open_host (int *fd, const char *host, const char *port, const char **why)
 {
-  struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV }, *list;
+  struct addrinfo hints = { .ai_socktype = SOCK_STREAM, .ai_flags = AI_PASSIVE | AI_NUMERICSERV }, *list = NULL;
   int ret = getaddrinfo (host, port, &hints, &list);
 
   if (ret != 0)
@@ -98,20 +98,23 @@ open_host (int *fd, const char *host, const char *port, const char **why)
 static int
 bound_port (int fd)
 {
-  struct sockaddr_storage address;
+  union
+  {
+    struct sockaddr any;
+    struct sockaddr_in v4;
+    struct sockaddr_in6 v6;
+  } address = { .v6 = { 0 } };
   socklen_t len = sizeof (address);
 
-  if (getsockname (fd, (struct sockaddr *) &address, &len) < 0)
+  if (getsockname (fd, &address.any, &len) < 0)
     return 0;
-  if (address.ss_family == AF_INET6)
-    return ntohs (((const struct sockaddr_in6 *) &address)->sin6_port);
-  return ntohs (((const struct sockaddr_in *) &address)->sin_port);
+  return ntohs (address.any.sa_family == AF_INET6 ? address.v6.sin6_port : address.v4.sin_port);
 }
 
 int
 listen_on (int *fd, int *port, const char *bind_address, struct error *err)
 {
-  struct address address;
+  struct address address = { 0 };
   const char *why = "";
   int ret = split (&address, bind_address, err);
 
@@ -131,7 +134,7 @@ char *
 listen_local_host (const char *bind_address)
 {
   static const char *const everywhere[][2] = { { "", "127.0.0.1" }, { "0.0.0.0", "127.0.0.1" }, { "::", "::1" } };
-  struct address address;
+  struct address address = { 0 };
 
   if (split (&address, bind_address, NULL) < 0)
     return xstrdup ("127.0.0.1");

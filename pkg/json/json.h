@@ -23,6 +23,21 @@ cleanup_jsonp (cJSON **v)
 /* `cleanup_json cJSON *v = ...;` deletes v when its scope ends; hand it over with take_ptr (v). */
 #define cleanup_json __attribute__ ((cleanup (cleanup_jsonp)))
 
+/* ---- scratch memory: an arena for the values of one request (design §5) ---- */
+
+struct json_scratch
+{
+  bool outermost;
+};
+
+/* `cleanup_scratch struct json_scratch scratch = json_scratch_begin ();`: until the scope ends, values made by this
+ * thread come from one block, which is given back as a whole; what does not fit into it is ordinary memory. So values
+ * made inside are deleted inside, and must not be kept; those made before may be used and deleted. An inner scratch is
+ * part of the outer one. */
+struct json_scratch json_scratch_begin (void);
+void json_scratch_end (struct json_scratch *scratch);
+#define cleanup_scratch __attribute__ ((cleanup (json_scratch_end), unused))
+
 /* ---- reading: each takes keys from the root downwards; NULL or an absent/mistyped value is answered with "absent"
  * ---- */
 

@@ -60,18 +60,17 @@ compare_names (const void *a, const void *b)
   return strcmp ((*(const cJSON *const *) a)->string, (*(const cJSON *const *) b)->string);
 }
 
-/* The members of an object by name; NULL when there are none. Owned by the caller. */
+/* The members of an object by name. Owned by the caller. */
 static const cJSON **
 sorted_members (const cJSON *object, size_t count)
 {
-  const cJSON **list = count > 0 ? xmalloc (count * sizeof (const cJSON *)) : NULL;
+  const cJSON **list = xcalloc (count + 1, sizeof (const cJSON *));
   const cJSON *item;
   size_t i = 0;
 
   cJSON_ArrayForEach (item, object)
     list[i++] = item;
-  if (count > 1)
-    qsort (list, count, sizeof (const cJSON *), compare_names);
+  qsort (list, count, sizeof (const cJSON *), compare_names);
   return list;
 }
 
@@ -177,6 +176,8 @@ char *
 json_print (const cJSON *v)
 {
   char *text = cJSON_PrintBuffered (v, 1024, false);
+  char *copy = xstrdup (text ? text : "null"); /* cJSON's memory is not always free ()'s: see scratch.c */
 
-  return text ? text : xstrdup ("null");
+  cJSON_free (text);
+  return copy;
 }

@@ -129,6 +129,28 @@ take_byte (struct json_stream *s, char c)
   return !was_string && s->depth < before && (element ? s->depth == 2 : s->depth == 0);
 }
 
+/* Takes at once the bytes from here on that only need to be kept: the inside of a string, or what is neither bracket,
+ * quote nor separator. Most bytes are of that kind, and one by one they cost more than all the rest of reading.
+ * Returns how many; 0 leaves the next byte to take_byte. */
+static size_t
+take_plain (struct json_stream *s, const char *bytes, size_t len)
+{
+  bool is_key = s->depth == 1 && s->mode == JSON_STREAM_LIST && s->last_len < sizeof (s->last);
+  size_t n = 0;
+
+  if (s->depth == 0)
+    return 0;
+  if (s->in_string && !s->escaped && !is_key)
+    while (n < len && bytes[n] != '"' && bytes[n] != '\\')
+      n++;
+  else if (!s->in_string && !(s->in_items && s->depth == 2))
+    while (n < len && strchr ("\"{}[]:,", bytes[n]) == NULL)
+      n++;
+  if (n > 0)
+    buf_add ((s->in_items && s->depth > 2) || s->mode == JSON_STREAM_VALUES ? &s->value : &s->rest, bytes, n);
+  return n;
+}
+
 int
 json_stream_feed (struct json_stream *s, const char *bytes, size_t len, struct error *err)
 {
@@ -137,10 +159,11 @@ json_stream_feed (struct json_stream *s, const char *bytes, size_t len, struct e
       bool complete;
       int ret = 0;
 
-      if (s->depth == 0 && strchr (" \t\r\n{", bytes[i]) == NULL)
+      i += take_plain (s, bytes + i, len - i);
+      if (i < len && s->depth == 0 && strchr (" \t\r\n{", bytes[i]) == NULL)
         return error_set (err, EINVAL, "the server sent something that is no JSON object (first byte 0x%02x)",
                           (unsigned) (unsigned char) bytes[i]);
-      complete = take_byte (s, bytes[i]);
+      complete = i < len && take_byte (s, bytes[i]);
       if (s->depth < 0)
         return error_set (err, EINVAL, "the server sent JSON with unbalanced brackets");
       if (s->value.len > s->max || s->rest.len > s->max)

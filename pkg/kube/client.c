@@ -9,7 +9,7 @@
 #define DEFAULT_IN_FLIGHT 128
 #define DEFAULT_WINDOW 32
 /* Streams left free on each connection for watches and the lease, which do not wait for their turn. */
-#define SPARE_STREAMS 8
+#define SPARE_STREAMS 4
 
 int
 kube_client_new (struct kube_client **out, const struct kube_config *config, const struct kube_client_options *options,

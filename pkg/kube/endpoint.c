@@ -189,7 +189,9 @@ endpoint_setup (const struct endpoint *e, void *easy)
     curl_easy_setopt (easy, CURLOPT_PROXY, e->config.proxy_url);
   curl_easy_setopt (easy, CURLOPT_PROTOCOLS_STR, "http,https");
   curl_easy_setopt (easy, CURLOPT_HTTP_VERSION, (long) CURL_HTTP_VERSION_2TLS);
-  curl_easy_setopt (easy, CURLOPT_PIPEWAIT, 1L);
+  /* Rather wait for a handshake that may bring HTTP/2 than open a connection each; in clear text only the first answer
+   * would tell, and that may be long in coming. */
+  curl_easy_setopt (easy, CURLOPT_PIPEWAIT, text_starts_with (e->base, "https://") ? 1L : 0L);
   curl_easy_setopt (easy, CURLOPT_NOSIGNAL, 1L);
   curl_easy_setopt (easy, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_TIMEOUT_MS);
   curl_easy_setopt (easy, CURLOPT_TCP_KEEPALIVE, 1L);

@@ -17,8 +17,9 @@
 #define WATCH_SECONDS_SPREAD 300
 #define BACKOFF_BASE_MS 500
 #define BACKOFF_CAP_MS 30000
-#define ABSENT_CAP_MS 5000 /* a resource whose CRD is being installed just now */
-#define SHORT_WATCH_MS 1000
+#define ABSENT_CAP_MS 5000    /* a resource whose CRD is being installed just now */
+#define SHORT_WATCH_MS 1000   /* one that brings nothing and ends sooner counts as a failure */
+#define WATCH_INTERVAL_MS 100 /* between two starts at least, however soon a watch ends */
 #define ERROR_BODY_LIMIT 4096
 
 enum phase
@@ -378,14 +379,15 @@ on_watch_done (struct transfer *x)
     list_again (inf);
   else if (!clean)
     retry_later (inf, PHASE_WATCH, err.message);
-  else if (lasted < SHORT_WATCH_MS && !inf->watch_moved)
-    go_on (inf, PHASE_WATCH, kube_backoff (BACKOFF_BASE_MS, BACKOFF_CAP_MS, inf->failures++));
-  else
+  else if (inf->watch_moved || lasted >= SHORT_WATCH_MS)
     {
-      /* The usual end, after timeoutSeconds. A server that ends every watch early costs a watch a second, no more. */
+      /* The usual end, after timeoutSeconds; or the server was too busy to keep up and closed it, then being quick
+       * matters. */
       inf->failures = 0;
-      go_on (inf, PHASE_WATCH, lasted < SHORT_WATCH_MS ? kube_jitter (SHORT_WATCH_MS) : 0);
+      go_on (inf, PHASE_WATCH, WATCH_INTERVAL_MS - lasted);
     }
+  else
+    go_on (inf, PHASE_WATCH, kube_backoff (BACKOFF_BASE_MS, BACKOFF_CAP_MS, inf->failures++));
 }
 
 static void
@@ -449,16 +451,17 @@ halt (void *data)
 void
 kube_informer_stop (struct kube_informer *inf)
 {
-  char **texts[] = { &inf->path, &inf->selector, &inf->name, &inf->url, &inf->next_page, &inf->version };
-
   if (inf == NULL)
     return;
   transport_run (inf->client->transport, halt, inf);
   json_stream_free (inf->stream);
   buf_free (&inf->refusal);
-  buf_free (&inf->transfer.answer);
-  for (size_t i = 0; i < ARRAY_LEN (texts); i++)
-    free (*texts[i]);
+  free (inf->path);
+  free (inf->selector);
+  free (inf->name);
+  free (inf->url);
+  free (inf->next_page);
+  free (inf->version);
   pthread_mutex_destroy (&inf->lock);
   free (inf);
 }

@@ -432,14 +432,16 @@ transport_thread (void *data)
   struct transport *t = data;
   int running;
 
-  while (!stopping (t))
+  for (;;)
     {
       run_inbox (t);
       run_timers (t);
       curl_multi_perform (t->multi, &running);
       finish_done (t);
+      if (stopping (t))
+        break;
       /* What finished may have started more: curl asks to be called at once for those, so polling does not delay them.
-       * A task posted meanwhile has woken the poll. */
+       * A task posted, or `stop` set, since we looked has woken the poll already. */
       curl_multi_poll (t->multi, NULL, 0, poll_timeout (t), NULL);
     }
   return NULL;

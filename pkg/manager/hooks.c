@@ -262,6 +262,27 @@ note_repair (struct hook *hook, const char *what)
   log_written (hook, what);
 }
 
+static bool
+calls_us (const struct hook *hook, const cJSON *object)
+{
+  const cJSON *webhooks = json_get (object, "webhooks");
+  const char *url = webhooks != NULL ? json_str (webhooks->child, "clientConfig", "url") : NULL;
+
+  return url != NULL && text_starts_with (url, hook->hooks->options.url);
+}
+
+/* Before we write over what is somebody else's. */
+static void
+keep_replaced (struct hook *hook, const cJSON *object)
+{
+  if (made_by_us (object) || calls_us (hook, object))
+    return;
+  log_warn ("the webhook configuration is somebody else's; its webhooks are put back on a clean stop",
+            LF_STR ("kind", hook_kind_name (hook->kind)), LF_STR ("name", hook->hooks->options.name));
+  cJSON_Delete (hook->replaced);
+  hook->replaced = cJSON_Duplicate (json_get (object, "webhooks"), true);
+}
+
 static int
 sync_url (struct hook *hook, const cJSON *object, const char *ca_base64, struct error *err)
 {
@@ -275,17 +296,13 @@ sync_url (struct hook *hook, const cJSON *object, const char *ca_base64, struct 
     return 0;
   if (pause_ms (hook) > 0)
     return fought_over (hook, err);
+  if (object != NULL)
+    keep_replaced (hook, object);
   ret = object == NULL ? create (hook, webhooks, err) : put_webhooks (hook, object, webhooks, REQUEST_TIMEOUT_MS, err);
-  if (ret < 0)
-    return ret;
-  note_repair (hook, object == NULL ? "created the webhook configuration" : "pointed the webhook configuration at us");
-  if (object != NULL && !made_by_us (object) && hook->replaced == NULL)
-    {
-      log_warn ("the webhook configuration is somebody else's; its webhooks are put back on a clean stop",
-                LF_STR ("kind", hook_kind_name (hook->kind)), LF_STR ("name", o->name));
-      hook->replaced = cJSON_Duplicate (json_get (object, "webhooks"), true);
-    }
-  return 0;
+  if (ret == 0)
+    note_repair (hook,
+                 object == NULL ? "created the webhook configuration" : "pointed the webhook configuration at us");
+  return ret;
 }
 
 static int
@@ -345,8 +362,9 @@ sync_one (struct hook *hook, const char *ca_base64)
     {
       kube_informer_error (hook->informer, &outcome);
       pthread_mutex_lock (&hook->hooks->lock);
-      hook->trouble = outcome; /* the informer logs its own failures */
-      pthread_mutex_unlock (&hook->hooks->lock);
+      if (outcome.message[0] != '\0') /* else the list has just ended, and we are called again */
+        hook->trouble = outcome;
+      pthread_mutex_unlock (&hook->hooks->lock); /* the informer logs its own failures */
       return CHECK_MS;
     }
   if (hook->hooks->options.url[0] != '\0')
@@ -406,8 +424,15 @@ withdraw_one (struct hook *hook)
   pthread_mutex_lock (&hook->hooks->lock);
   object = hook->object ? cJSON_Duplicate (hook->object, true) : NULL;
   pthread_mutex_unlock (&hook->hooks->lock);
-  if (object == NULL || (hook->replaced == NULL && !made_by_us (object)))
+  if (object == NULL)
     return false;
+  if (hook->replaced == NULL && !made_by_us (object))
+    {
+      /* An earlier run of ours took it over and did not end cleanly: what it was before is not known. */
+      log_warn ("the webhook configuration is somebody else's and is left calling our URL, where nobody answers now",
+                LF_STR ("kind", hook_kind_name (hook->kind)), LF_STR ("name", hook->hooks->options.name));
+      return false;
+    }
   if (hook->replaced != NULL)
     ret = put_webhooks (hook, object, hook->replaced, FAREWELL_TIMEOUT_MS, &err);
   else

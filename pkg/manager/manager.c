@@ -263,7 +263,7 @@ note_readiness (struct manager *m, bool was_ready)
     log_info ("ready again");
   else if (!ready && was_ready)
     log_warn ("not ready any more", LF_STR ("why", why.message));
-  else if (!ready && !m->slow_start_said && clock_mono_us () - m->start_us > EAGER_FOR_MS * 1000)
+  else if (!ready && !m->was_ready_once && !m->slow_start_said && clock_mono_us () - m->start_us > EAGER_FOR_MS * 1000)
     {
       m->slow_start_said = true;
       log_warn ("not ready yet", LF_STR ("why", why.message));

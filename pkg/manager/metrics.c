@@ -166,7 +166,8 @@ metrics_print (struct buf *out, const struct metrics_view *view)
   if (view->controller != NULL)
     {
       print_controller (out, view->controller);
-      single (out, PREFIX "leader", "gauge", "1 while this replica reconciles.", view->leader ? 1 : 0);
+      single (out, PREFIX "leader", "gauge", "Whether this replica reconciles (1) or stands by (0).",
+              view->leader ? 1 : 0);
     }
   if (view->nroutes > 0)
     print_admission (out, view);
@@ -177,7 +178,7 @@ metrics_print (struct buf *out, const struct metrics_view *view)
             (double) *view->events_dropped);
   if (view->certificate_expiry_ms > 0)
     single (out, PREFIX "webhook_certificate_expiry_timestamp_seconds", "gauge",
-            "When the serving certificate expires.", (double) (view->certificate_expiry_ms / 1000));
+            "When the serving certificate expires.", (double) view->certificate_expiry_ms / 1e3);
   single (out, "process_start_time_seconds", "gauge", "When the process started, in seconds since the epoch.",
           (double) view->start_ms / 1e3);
   single (out, "process_resident_memory_bytes", "gauge", "Resident memory.", (double) view->resident_bytes);

@@ -16,8 +16,12 @@
 #define SERVING_COMMON_NAME                                                                                            \
   "ray-tpu-operator-webhook" /* for people only: a host name may exceed a common name's 64 characters */
 
-PKI_DEFINE_CLEANUP (GENERAL_NAMES, GENERAL_NAMES_free)
-#define cleanup_names __attribute__ ((cleanup (GENERAL_NAMES_free_cleanup)))
+static inline void
+cleanup_namesp (GENERAL_NAMES **names)
+{
+  GENERAL_NAMES_free (*names);
+}
+#define cleanup_names __attribute__ ((cleanup (cleanup_namesp)))
 
 struct extension
 {

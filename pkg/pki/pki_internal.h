@@ -7,15 +7,20 @@
 
 #include "pki/pki.h"
 
-#define PKI_DEFINE_CLEANUP(type, fn)                                                                                   \
-  static inline void fn##_cleanup (type **p)                                                                           \
-  {                                                                                                                    \
-    fn (*p);                                                                                                           \
-  }
-PKI_DEFINE_CLEANUP (X509, X509_free)
-PKI_DEFINE_CLEANUP (EVP_PKEY, EVP_PKEY_free)
-#define cleanup_x509 __attribute__ ((cleanup (X509_free_cleanup)))
-#define cleanup_pkey __attribute__ ((cleanup (EVP_PKEY_free_cleanup)))
+static inline void
+cleanup_x509p (X509 **cert)
+{
+  X509_free (*cert);
+}
+
+static inline void
+cleanup_pkeyp (EVP_PKEY **key)
+{
+  EVP_PKEY_free (*key);
+}
+
+#define cleanup_x509 __attribute__ ((cleanup (cleanup_x509p)))
+#define cleanup_pkey __attribute__ ((cleanup (cleanup_pkeyp)))
 
 /* Sets "<what>: <OpenSSL's reason>" and empties this thread's OpenSSL error queue. Returns -code. */
 int pki_openssl_error (struct error *err, int code, const char *what);

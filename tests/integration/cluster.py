@@ -215,6 +215,17 @@ class Cluster:
             self.set_pod_status(ns, name)
         return names
 
+    def bind_pod(self, ns, name, node="node-1"):
+        """Assigns it to a node, as the scheduler would. From now on its deletion takes a kubelet: finish_deletions."""
+        binding = {"apiVersion": "v1", "kind": "Binding", "metadata": {"name": name}, "target": {"name": node}}
+        self.api.post(self.api.resource("pods").path(ns, name, "binding"), binding)
+
+    def finish_deletions(self, ns):
+        """Ends the Pods that are being deleted, as a kubelet does when their containers have stopped."""
+        for pod in self.get_json("pods", ns=ns):
+            if "deletionTimestamp" in pod["metadata"]:
+                self.delete("pods", pod["metadata"]["name"], ns, grace=0)
+
     def _pod_status(self, spec, phase, ready, ip, restarts):
         now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         ready = phase == "Running" if ready is None else ready

@@ -1,1 +1,8 @@
-from harness import cluster, namespace, operator, pytest_runtest_makereport, start_operator  # noqa: F401
+from harness import (  # noqa: F401
+    cluster,
+    make_namespace,
+    namespace,
+    operator,
+    pytest_runtest_makereport,
+    start_operator,
+)

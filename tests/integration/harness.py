@@ -1,11 +1,14 @@
 """The pytest fixtures of tests that need a control plane; a conftest.py imports those it wants.
 
     cluster          one real control plane for the whole session, with our CRD on it (a Cluster)
-    namespace        a fresh namespace per test
+    namespace        a fresh namespace per test; make_namespace() makes more of them
     start_operator   starts operators, and asserts that each one still running at the end stops cleanly on SIGTERM
     operator         an operator with controller and webhook, restricted to the test's namespace
+
+and namespaces() and operators(), the same for fixtures of a wider scope.
 """
 
+import contextlib
 import pathlib
 import re
 import uuid
@@ -36,25 +39,43 @@ def cluster(request, tmp_path_factory):
         control_plane.stop()
 
 
+@contextlib.contextmanager
+def namespaces(cluster, request):
+    """make(): a new namespace whose name says which test it belongs to. Deleted at the end, without waiting."""
+    slug = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower())[:40].strip("-")
+    made = []
+
+    def make():
+        made.append(cluster.create_namespace(f"{slug}-{uuid.uuid4().hex[:6]}"))
+        return made[-1]
+
+    yield make
+    for name in made:
+        cluster.delete("namespaces", name)
+
+
 @pytest.fixture
 def namespace(cluster, request):
-    """Its name says which test it belongs to. Deleted at the end, without waiting."""
-    slug = re.sub(r"[^a-z0-9]+", "-", request.node.name.lower())[:40].strip("-")
-    name = cluster.create_namespace(f"{slug}-{uuid.uuid4().hex[:6]}")
-    yield name
-    cluster.delete("namespaces", name)
+    with namespaces(cluster, request) as make:
+        yield make()
 
 
 @pytest.fixture
-def start_operator(request, tmp_path):
-    """start_operator(cluster, *flags, wait_webhook=True, **options): see Operator for the options."""
-    operators = request.node.operators = []
+def make_namespace(cluster, request):
+    with namespaces(cluster, request) as make:
+        yield make
+
+
+@contextlib.contextmanager
+def operators(request, directory):
+    """start(cluster, *flags, wait_webhook=True, **options): see Operator for the options."""
+    started = request.node.operators = []
 
     def start(cluster, *flags, wait_webhook=True, **options):
         if not pathlib.Path(BINARY).exists():
             pytest.fail(f"no {BINARY}: 'make' builds it (RAY_TPU_OPERATOR_BIN names another)", pytrace=False)
-        operator = Operator(cluster, *flags, directory=tmp_path, **options)
-        operators.append(operator)
+        operator = Operator(cluster, *flags, directory=directory, **options)
+        started.append(operator)
         operator.start()
         if operator.has_webhook and cluster and wait_webhook:
             operator.wait_webhook()
@@ -63,7 +84,7 @@ def start_operator(request, tmp_path):
     yield start
 
     failures = []
-    for operator in operators:
+    for operator in started:
         try:
             if operator.running():
                 operator.terminate()
@@ -76,6 +97,12 @@ def start_operator(request, tmp_path):
 
 
 @pytest.fixture
+def start_operator(request, tmp_path):
+    with operators(request, tmp_path) as start:
+        yield start
+
+
+@pytest.fixture
 def operator(cluster, namespace, start_operator):
     return start_operator(cluster, watch_namespaces=[namespace])
 
@@ -85,5 +112,5 @@ def pytest_runtest_makereport(item, call):
     """Shows the ends of the operators' logs with a failed test."""
     report = (yield).get_result()
     if report.failed:
-        for operator in getattr(item, "operators", []):
+        for operator in [o for node in item.listchain() for o in getattr(node, "operators", [])]:
             report.sections.append(("operator log", operator.log_tail()))

@@ -104,7 +104,7 @@ read_stream (void *data, uint64_t position, char *to, size_t max)
   struct test_server *server = stream->server;
   ssize_t ret;
 
-  (void)position;
+  (void) position;
   pthread_mutex_lock (&server->lock);
   while (stream->pieces == NULL && !stream->ended && !server->stopping)
     pthread_cond_wait (&server->changed, &server->lock);
@@ -122,7 +122,7 @@ read_stream (void *data, uint64_t position, char *to, size_t max)
           free (piece);
           stream->sent_of_first = 0;
         }
-      ret = (ssize_t)len;
+      ret = (ssize_t) len;
     }
   else
     ret = stream->cut || server->stopping ? MHD_CONTENT_READER_END_WITH_ERROR : MHD_CONTENT_READER_END_OF_STREAM;
@@ -161,7 +161,7 @@ send_answer (struct test_server *server, struct MHD_Connection *connection, stru
   if (answer->retry_after_s > 0)
     MHD_add_response_header (response, "Retry-After", text);
   MHD_add_response_header (response, "Content-Type", "application/json");
-  ret = MHD_queue_response (connection, answer->status ? (unsigned)answer->status : 200, response);
+  ret = MHD_queue_response (connection, answer->status ? (unsigned) answer->status : 200, response);
   MHD_destroy_response (response);
   return ret;
 }
@@ -182,8 +182,8 @@ on_request (void *data, struct MHD_Connection *connection, const char *url, cons
   struct test_request request = { .method = method };
   enum MHD_Result ret;
 
-  (void)url;
-  (void)version;
+  (void) url;
+  (void) version;
   if (exchange->body.cap == 0) /* the first of the calls comes before any body */
     {
       buf_str (&exchange->body, "");
@@ -210,8 +210,8 @@ on_uri (void *data, const char *uri, struct MHD_Connection *connection)
 {
   struct exchange *exchange = xcalloc (1, sizeof (*exchange));
 
-  (void)data;
-  (void)connection;
+  (void) data;
+  (void) connection;
   exchange->uri = xstrdup (uri);
   return exchange;
 }
@@ -221,9 +221,9 @@ on_completed (void *data, struct MHD_Connection *connection, void **state, enum 
 {
   struct exchange *exchange = *state;
 
-  (void)data;
-  (void)connection;
-  (void)why;
+  (void) data;
+  (void) connection;
+  (void) why;
   if (exchange == NULL)
     return;
   free (exchange->uri);
@@ -238,7 +238,7 @@ bio_text (BIO *bio)
 {
   char *bytes;
   long len = BIO_get_mem_data (bio, &bytes);
-  char *text = xstrndup (bytes, (size_t)len);
+  char *text = xstrndup (bytes, (size_t) len);
 
   BIO_free (bio);
   return text;
@@ -258,7 +258,7 @@ make_certificate (struct test_server *server)
   X509_gmtime_adj (X509_getm_notBefore (cert), -3600);
   X509_gmtime_adj (X509_getm_notAfter (cert), 3600);
   X509_set_pubkey (cert, key);
-  X509_NAME_add_entry_by_txt (X509_get_subject_name (cert), "CN", MBSTRING_ASC, (const unsigned char *)"test", -1, -1,
+  X509_NAME_add_entry_by_txt (X509_get_subject_name (cert), "CN", MBSTRING_ASC, (const unsigned char *) "test", -1, -1,
                               0);
   X509_set_issuer_name (cert, X509_get_subject_name (cert));
   names = X509V3_EXT_conf_nid (NULL, NULL, NID_subject_alt_name, "IP:127.0.0.1,DNS:test.invalid");
@@ -280,7 +280,7 @@ test_server_start (test_handler handler, void *data, bool tls)
 {
   struct sockaddr_in address = { .sin_family = AF_INET, .sin_addr.s_addr = htonl (INADDR_LOOPBACK) };
   struct test_server *server = xcalloc (1, sizeof (*server));
-  unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | (tls ? (unsigned)MHD_USE_TLS : 0);
+  unsigned flags = MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_THREAD_PER_CONNECTION | (tls ? (unsigned) MHD_USE_TLS : 0);
   struct MHD_OptionItem options[8] = { 0 };
   size_t n = 0;
 
@@ -289,8 +289,8 @@ test_server_start (test_handler handler, void *data, bool tls)
   pthread_mutex_init (&server->lock, NULL);
   pthread_cond_init (&server->changed, NULL);
   options[n++] = (struct MHD_OptionItem){ MHD_OPTION_SOCK_ADDR, 0, &address };
-  options[n++] = (struct MHD_OptionItem){ MHD_OPTION_URI_LOG_CALLBACK, (intptr_t)on_uri, NULL };
-  options[n++] = (struct MHD_OptionItem){ MHD_OPTION_NOTIFY_COMPLETED, (intptr_t)on_completed, NULL };
+  options[n++] = (struct MHD_OptionItem){ MHD_OPTION_URI_LOG_CALLBACK, (intptr_t) on_uri, NULL };
+  options[n++] = (struct MHD_OptionItem){ MHD_OPTION_NOTIFY_COMPLETED, (intptr_t) on_completed, NULL };
   if (tls)
     {
       make_certificate (server);

@@ -92,12 +92,12 @@ what_is_no_review_is_refused_with_a_reason (void **state)
     { REVIEW (POD_REQUEST) "x", "follows" },
   };
 
-  (void)state;
+  (void) state;
   for (size_t i = 0; i < ARRAY_LEN (cases); i++)
     {
       struct script s = { .verdict = { .allowed = true } };
       const struct admission_route route = { .path = "/t", .name = "test", .fn = scripted, .data = &s };
-      char *reply = (char *)"untouched";
+      char *reply = (char *) "untouched";
       struct error err = { "" };
 
       if (admission_answer (&route, false, cases[i].body, strlen (cases[i].body), &reply, &err) != -EINVAL)
@@ -119,7 +119,7 @@ the_handler_sees_the_request (void **state)
                      "\"operation\":\"UPDATE\",\"namespace\":\"ml\",\"name\":\"c\",\"dryRun\":true,\"object\":{},"
                      "\"oldObject\":{}}"));
 
-  (void)state;
+  (void) state;
   assert_int_equal (s.calls, 1);
   assert_string_equal (s.kind, "ray.io/RayCluster");
   assert_string_equal (s.operation, "UPDATE");
@@ -136,7 +136,7 @@ a_bare_allowance_says_nothing_more (void **state)
   struct script s = { .verdict = { .allowed = true, .patch = cJSON_CreateArray (), .warnings = cJSON_CreateArray () } };
   cleanup_json cJSON *response = ask (&s, false, REVIEW (POD_REQUEST));
 
-  (void)state;
+  (void) state;
   assert_int_equal (cJSON_GetArraySize (response), 2); /* uid, allowed */
   cJSON_Delete (s.verdict.patch);
   cJSON_Delete (s.verdict.warnings);
@@ -150,7 +150,7 @@ without_an_object_everything_is_allowed (void **state)
     REVIEW ("{\"uid\":\"u\",\"operation\":\"CONNECT\"}"),
   };
 
-  (void)state;
+  (void) state;
   for (size_t i = 0; i < ARRAY_LEN (bodies); i++)
     {
       struct script s = { .ret = -EIO, .error = "must not be asked" };
@@ -167,7 +167,7 @@ a_patch_travels_as_base64 (void **state)
   /* lengths 0, 1 and 2 modulo 3 */
   static const char *const values[] = { "a", "ab", "abc" };
 
-  (void)state;
+  (void) state;
   for (size_t i = 0; i < ARRAY_LEN (values); i++)
     {
       cleanup_json cJSON *patch = cJSON_CreateArray ();
@@ -182,8 +182,8 @@ a_patch_travels_as_base64 (void **state)
       response = ask (&s, false, REVIEW (POD_REQUEST));
       assert_string_equal (json_str (response, "patchType"), "JSONPatch");
       encoded = json_str (response, "patch");
-      assert_true (EVP_DecodeBlock (text, (const unsigned char *)encoded, (int)strlen (encoded)) > 0);
-      assert_int_equal (json_parse (&decoded, (const char *)text, strlen ((const char *)text), &err), 0);
+      assert_true (EVP_DecodeBlock (text, (const unsigned char *) encoded, (int) strlen (encoded)) > 0);
+      assert_int_equal (json_parse (&decoded, (const char *) text, strlen ((const char *) text), &err), 0);
       assert_true (json_equal (decoded, patch));
     }
 }
@@ -197,14 +197,14 @@ a_denial_carries_code_reason_and_message_and_no_patch (void **state)
     const char *reason;
   } cases[] = { { 0, 403, "Forbidden" }, { 403, 403, "Forbidden" }, { 422, 422, "Invalid" } };
 
-  (void)state;
+  (void) state;
   for (size_t i = 0; i < ARRAY_LEN (cases); i++)
     {
       cleanup_json cJSON *patch = cJSON_CreateArray ();
       struct script s = { .verdict = { .allowed = false, .code = cases[i].code, .patch = patch } };
       cleanup_json cJSON *response = NULL;
 
-      s.verdict.message = (char *)(uintptr_t) "numOfHosts is \"2\"\nbut";
+      s.verdict.message = (char *) (uintptr_t) "numOfHosts is \"2\"\nbut";
       json_patch_op (patch, "remove", NULL, "spec");
       response = ask (&s, false, REVIEW (POD_REQUEST));
       assert_false (json_bool (response, true, "allowed"));
@@ -225,7 +225,7 @@ an_internal_failure_is_answered (void **state)
     bool strict;
   } cases[] = { { false }, { true } };
 
-  (void)state;
+  (void) state;
   for (size_t i = 0; i < ARRAY_LEN (cases); i++)
     {
       cleanup_json cJSON *warnings = cJSON_CreateArray ();
@@ -258,7 +258,7 @@ warnings_are_cut_to_what_the_api_server_passes_on (void **state)
   const cJSON *told;
   char exact[257], longer[400], accented[400];
 
-  (void)state;
+  (void) state;
   memset (exact, 'x', 256);
   exact[256] = '\0';
   memset (longer, 'y', sizeof (longer) - 1);
@@ -287,7 +287,7 @@ too_many_warnings_are_counted (void **state)
     const char *last;
   } cases[] = { { 16, 16, "w" }, { 17, 16, "and 2 more warnings" }, { 100, 16, "and 85 more warnings" } };
 
-  (void)state;
+  (void) state;
   for (size_t i = 0; i < ARRAY_LEN (cases); i++)
     {
       cleanup_json cJSON *warnings = cJSON_CreateArray ();
@@ -312,7 +312,7 @@ deep_nesting_is_bounded (void **state)
   char *reply;
   struct error err;
 
-  (void)state;
+  (void) state;
   for (int i = 0; i < 1000000; i++)
     buf_char (&body, '[');
   assert_int_equal (admission_answer (&route, false, body.data, body.len, &reply, &err), -EINVAL);

@@ -34,7 +34,7 @@ write_file (const char *name, const char *text)
 static int
 make_directory (void **state)
 {
-  (void)state;
+  (void) state;
   return mkdtemp (directory) == NULL;
 }
 
@@ -44,7 +44,7 @@ remove_directory (void **state)
   static const char *const names[]
       = { "config", "ca.pem", "key.pem", "cert.pem", "token", "ca.crt", "namespace", "second" };
 
-  (void)state;
+  (void) state;
   for (size_t i = 0; i < ARRAY_LEN (names); i++)
     {
       cleanup_free char *path = path_of (names[i]);
@@ -102,10 +102,12 @@ what_a_kubeconfig_says (void **state)
       "certificate-authority-data: Q0E=}\nusers: [{name: u, user: {token: t}}]\n" CONTEXT,
       { .server = "https://h", .namespace = "default", .ca = "CA", .token = "t" } },
     { "base64 folded over lines",
-      "clusters:\n- name: k\n  cluster:\n    server: https://h\n    certificate-authority-data: |\n      Q0FD\n      QUNB\n"
+      "clusters:\n- name: k\n  cluster:\n    server: https://h\n    certificate-authority-data: |\n      Q0FD\n      "
+      "QUNB\n"
       "users: [{name: u, user: {token: t}}]\n" CONTEXT,
       { .server = "https://h", .namespace = "default", .ca = "CACACA", .token = "t" } },
-    { "token file wins over token", CLUSTER "users: [{name: u, user: {token: t, tokenFile: token}}]\n" CONTEXT,
+    { "token file wins over token",
+      CLUSTER "users: [{name: u, user: {token: t, tokenFile: token}}]\n" CONTEXT,
       { .server = "https://10.0.0.1:6443", .namespace = "default", .token_file = token_file } },
     { "no verification, TLS name, proxy",
       "clusters:\n- name: k\n  cluster: {server: 'https://h', insecure-skip-tls-verify: true, tls-server-name: api, "
@@ -132,7 +134,7 @@ what_a_kubeconfig_says (void **state)
       { .server = "https://h", .namespace = "default", .token = "t" } },
   };
 
-  (void)state;
+  (void) state;
   write_file ("ca.pem", "ca-file");
   write_file ("cert.pem", "cert-file");
   write_file ("key.pem", "key-file");
@@ -200,7 +202,7 @@ what_is_wrong_with_a_kubeconfig (void **state)
       { "user.username" } },
   };
 
-  (void)state;
+  (void) state;
   for (size_t i = 0; i < ARRAY_LEN (cases); i++)
     {
       struct kube_config config;
@@ -222,7 +224,7 @@ KUBECONFIG_names_the_first_file_that_exists (void **state)
   struct kube_config config;
   struct error err = { 0 };
 
-  (void)state;
+  (void) state;
   write_file ("second", CLUSTER "users: [{name: u, user: {token: t}}]\n" CONTEXT);
   setenv ("KUBECONFIG", list, 1);
   assert_int_equal (kube_config_load (&config, NULL, &err), 0);
@@ -240,7 +242,7 @@ nothing_to_go_by_is_said_with_a_remedy (void **state)
   struct kube_config config;
   struct error err = { 0 };
 
-  (void)state;
+  (void) state;
   unsetenv ("KUBECONFIG");
   unsetenv ("KUBERNETES_SERVICE_HOST");
   setenv ("HOME", "/nonexistent", 1);
@@ -256,7 +258,7 @@ a_service_account_is_read_from_its_directory (void **state)
   struct kube_config config = { 0 };
   struct error err = { 0 };
 
-  (void)state;
+  (void) state;
   write_file ("ca.crt", "the CA");
   write_file ("namespace", "ray-system\n");
   assert_true (kube_config_in_cluster (&config, directory, "10.0.0.1", "443", &err) < 0);

@@ -35,7 +35,7 @@ a_waiting_key_is_there_once (void **state)
 {
   struct kube_queue *q = kube_queue_new (5, 1000);
 
-  (void)state;
+  (void) state;
   kube_queue_add (q, "ns/a");
   kube_queue_add (q, "ns/b");
   kube_queue_add (q, "ns/a");
@@ -56,7 +56,7 @@ a_key_added_while_processed_comes_again_after_done (void **state)
 {
   struct kube_queue *q = kube_queue_new (5, 1000);
 
-  (void)state;
+  (void) state;
   kube_queue_add (q, "ns/a");
   assert_next (q, "ns/a");
   kube_queue_add (q, "ns/a");
@@ -100,7 +100,7 @@ delayed_keys_came_in_order (void)
 static void
 delayed_keys_come_in_the_order_of_their_times (void **state)
 {
-  (void)state;
+  (void) state;
   for (int i = 0; i < 100; i++) /* on a machine that stalls in between, once more */
     if (delayed_keys_came_in_order ())
       return;
@@ -112,7 +112,7 @@ the_earliest_of_several_delays_wins (void **state)
 {
   struct kube_queue *q = kube_queue_new (5, 1000);
 
-  (void)state;
+  (void) state;
   kube_queue_add_after (q, "a", 3600000);
   kube_queue_add_after (q, "a", 10);
   kube_queue_add_after (q, "a", 7200000);
@@ -126,15 +126,18 @@ the_earliest_of_several_delays_wins (void **state)
 static void
 many_delays_keep_their_order (void **state)
 {
-  enum { COUNT = 500 };
+  enum
+  {
+    COUNT = 500
+  };
   struct kube_queue *q = kube_queue_new (1, 1000);
   int64_t last = -1;
 
-  (void)state;
+  (void) state;
   for (int64_t i = 0; i < COUNT; i++)
     {
       int64_t delay = 1 + i * 7919 % COUNT;
-      cleanup_free char *key = xasprintf ("%d", (int)delay);
+      cleanup_free char *key = xasprintf ("%d", (int) delay);
 
       kube_queue_add_after (q, key, 5000 + delay);
       kube_queue_add_after (q, key, delay); /* moves it up in the heap */
@@ -162,7 +165,7 @@ retries_back_off_until_forgotten (void **state)
   static const int64_t expected_ms[] = { 5, 10, 20, 40, 50, 50 }; /* base 5, cap 50 */
   struct kube_queue *q = kube_queue_new (5, 50);
 
-  (void)state;
+  (void) state;
   for (size_t i = 0; i < ARRAY_LEN (expected_ms); i++)
     {
       int64_t start = clock_mono_ms ();
@@ -187,7 +190,7 @@ an_added_key_overtakes_its_own_delay (void **state)
 {
   struct kube_queue *q = kube_queue_new (5, 50);
 
-  (void)state;
+  (void) state;
   kube_queue_add_after (q, "a", 3600000);
   kube_queue_add (q, "a");
   assert_next (q, "a");
@@ -215,7 +218,7 @@ shutdown_wakes_every_worker_and_refuses_keys (void **state)
   struct kube_queue *q = kube_queue_new (5, 50);
   pthread_t workers[4];
 
-  (void)state;
+  (void) state;
   for (size_t i = 0; i < ARRAY_LEN (workers); i++)
     pthread_create (&workers[i], NULL, get_until_null, q);
   kube_queue_add_after (q, "late", 3600000);
@@ -229,7 +232,11 @@ shutdown_wakes_every_worker_and_refuses_keys (void **state)
 }
 
 /* Several producers and workers: no key is held twice at once, and whatever was added last is seen by a later get. */
-enum { KEYS = 16, ROUNDS = 2000 };
+enum
+{
+  KEYS = 16,
+  ROUNDS = 2000
+};
 
 static struct shared
 {
@@ -240,7 +247,7 @@ static struct shared
 static void *
 produce (void *data)
 {
-  (void)data;
+  (void) data;
   for (int i = 0; i < ROUNDS; i++)
     {
       int n = (i * 31) % KEYS;
@@ -262,7 +269,7 @@ consume (void *data)
 {
   char *key;
 
-  (void)data;
+  (void) data;
   while ((key = kube_queue_get (shared.q)) != NULL)
     {
       int64_t n = 0;
@@ -293,7 +300,7 @@ no_key_is_lost_or_held_twice (void **state)
 {
   pthread_t producers[3], workers[4];
 
-  (void)state;
+  (void) state;
   shared.q = kube_queue_new (1, 8);
   for (size_t i = 0; i < ARRAY_LEN (workers); i++)
     pthread_create (&workers[i], NULL, consume, NULL);

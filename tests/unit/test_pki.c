@@ -64,7 +64,7 @@ client_verdict (const char *trust_pem, const char *cert_pem, const char *host, i
   param = X509_STORE_CTX_get0_param (ctx);
   X509_VERIFY_PARAM_set_flags (param, X509_V_FLAG_X509_STRICT);
   X509_VERIFY_PARAM_set_purpose (param, X509_PURPOSE_SSL_SERVER);
-  X509_VERIFY_PARAM_set_time (param, (time_t)(now_ms / 1000));
+  X509_VERIFY_PARAM_set_time (param, (time_t) (now_ms / 1000));
   assert_int_equal (X509_VERIFY_PARAM_set1_host (param, host, 0), 1);
   X509_verify_cert (ctx);
   verdict = X509_STORE_CTX_get_error (ctx);
@@ -81,7 +81,7 @@ a_client_that_trusts_the_ca_accepts_the_serving_certificate (void **state)
   cleanup_pair struct pki_pair serving = { 0 };
   struct error err = { "" };
 
-  (void)state;
+  (void) state;
   assert_int_equal (pki_make_ca (&ca, "test-ca", NOW, 10 * DAY, &err), 0);
   assert_int_equal (pki_make_serving (&serving, &ca, names, NNAMES, NOW, DAY, &err), 0);
   assert_int_equal (pki_check_pair (&ca, &err), 0);
@@ -105,7 +105,7 @@ certificates_carry_the_extensions_verifiers_ask_for (void **state)
   X509 *c, *s;
   int critical;
 
-  (void)state;
+  (void) state;
   assert_int_equal (pki_make_ca (&ca, "test-ca", NOW, 10 * DAY, &err), 0);
   assert_int_equal (pki_make_serving (&serving, &ca, names, NNAMES, NOW, DAY, &err), 0);
   c = load (ca.cert_pem);
@@ -135,7 +135,7 @@ serials_are_random_and_infos_tell_the_dates (void **state)
   struct pki_info ia, ib;
   struct error err = { "" };
 
-  (void)state;
+  (void) state;
   assert_int_equal (pki_make_ca (&a, "test-ca", NOW, DAY, &err), 0);
   assert_int_equal (pki_make_ca (&b, "test-ca", NOW, DAY, &err), 0);
   assert_int_equal (pki_info (&ia, a.cert_pem, &err), 0);
@@ -171,7 +171,7 @@ a_serving_certificate_covers_exactly_its_names (void **state)
   cleanup_pair struct pki_pair serving = { 0 };
   struct error err = { "" };
 
-  (void)state;
+  (void) state;
   assert_int_equal (pki_make_ca (&ca, "test-ca", NOW, DAY, &err), 0);
   assert_int_equal (pki_make_serving (&serving, &ca, names, NNAMES, NOW, DAY, &err), 0);
   for (size_t i = 0; i < sizeof (cases) / sizeof (cases[0]); i++)
@@ -190,7 +190,7 @@ nonsense_is_refused_with_a_reason (void **state)
   struct pki_info info;
   struct error err = { "" };
 
-  (void)state;
+  (void) state;
   assert_int_equal (pki_make_ca (&ca, "test-ca", NOW, DAY, &err), 0);
   assert_int_equal (pki_make_ca (&other, "test-ca", NOW, DAY, &err), 0);
   for (size_t i = 0; i < sizeof (bad_names) / sizeof (bad_names[0]); i++)
@@ -228,10 +228,10 @@ an_encrypted_key_is_refused_without_asking_for_its_passphrase (void **state)
   char text[4096];
   int len;
 
-  (void)state;
+  (void) state;
   assert_int_equal (pki_make_ca (&ca, "test-ca", NOW, DAY, &err), 0);
   assert_int_equal (
-      PEM_write_bio_PrivateKey (bio, key, EVP_aes_128_cbc (), NULL, 0, NULL, (void *)(uintptr_t) "secret"), 1);
+      PEM_write_bio_PrivateKey (bio, key, EVP_aes_128_cbc (), NULL, 0, NULL, (void *) (uintptr_t) "secret"), 1);
   len = BIO_read (bio, text, sizeof (text) - 1);
   assert_true (len > 0);
   text[len] = '\0';
@@ -277,7 +277,7 @@ an_empty_bundle_is_filled_once (void **state)
   cleanup_free char *before = pki_bundle_trust (&b);
   struct step first, second;
 
-  (void)state;
+  (void) state;
   assert_string_equal (before, "");
   first = refresh (&b, NOW);
   assert_true (first.changed);
@@ -296,7 +296,7 @@ a_due_serving_certificate_is_renewed_under_the_same_ca (void **state)
   cleanup_free char *ca = NULL;
   int64_t due;
 
-  (void)state;
+  (void) state;
   due = refresh (&b, NOW).next_ms;
   ca = xstrdup (b.ca.cert_pem);
   assert_false (refresh (&b, due - 1000).changed);
@@ -316,7 +316,7 @@ a_new_ca_is_trusted_before_it_signs (void **state)
   const int64_t due = NOW + (3650 - 365) * DAY;
   struct step step;
 
-  (void)state;
+  (void) state;
   refresh (&b, NOW);
   old_ca = xstrdup (b.ca.cert_pem);
   old_trust = pki_bundle_trust (&b);
@@ -346,7 +346,7 @@ a_serving_certificate_is_made_to_last_the_overlap (void **state)
   struct pki_info info;
   struct error err = { "" };
 
-  (void)state;
+  (void) state;
   refresh (&b, NOW);
   /* renewed so that its own renewal would fall into the middle of the overlap */
   refresh (&b, ca_due - 275 * DAY + HOUR);
@@ -363,7 +363,7 @@ the_old_ca_goes_when_it_expires (void **state)
   cleanup_bundle struct pki_bundle b = { 0 };
   const int64_t due = NOW + (3650 - 365) * DAY;
 
-  (void)state;
+  (void) state;
   refresh (&b, NOW);
   refresh (&b, due);
   refresh (&b, due + DAY);
@@ -381,7 +381,7 @@ decades_pass_without_a_moment_of_distrust (void **state)
   int64_t now = NOW;
   int cas = 1, rounds = 0;
 
-  (void)state;
+  (void) state;
   now = refresh (&b, now).next_ms;
   trust_a_day_ago = pki_bundle_trust (&b);
   while (now < NOW + 30 * 365 * DAY && rounds++ < 1000)
@@ -476,7 +476,7 @@ a_damaged_bundle_is_mended_with_as_little_as_possible (void **state)
     { "the serving certificate is a stranger's", serve_a_strangers_certificate, false, true, false },
   };
 
-  (void)state;
+  (void) state;
   for (size_t i = 0; i < sizeof (cases) / sizeof (cases[0]); i++)
     {
       cleanup_bundle struct pki_bundle b = { 0 };
@@ -506,7 +506,7 @@ a_second_broken_ca_does_not_orphan_the_certificate_in_use (void **state)
   cleanup_bundle struct pki_bundle b = { 0 };
   cleanup_free char *serving = NULL;
 
-  (void)state;
+  (void) state;
   refresh (&b, NOW);
   serving = xstrdup (b.serving.cert_pem);
   lose_ca_key (&b);
@@ -526,7 +526,7 @@ other_names_mean_another_certificate (void **state)
   bool changed;
   int64_t next;
 
-  (void)state;
+  (void) state;
   refresh (&b, NOW);
   assert_int_equal (pki_bundle_refresh (&b, more, 1, &pki_default_policy, NOW, &changed, &next, &err), 0);
   assert_true (changed);
@@ -539,7 +539,7 @@ a_certificate_from_a_clock_far_ahead_is_replaced (void **state)
 {
   cleanup_bundle struct pki_bundle b = { 0 };
 
-  (void)state;
+  (void) state;
   refresh (&b, NOW + HOUR);
   assert_true (refresh (&b, NOW).changed);
   assert_served_and_trusted (&b, NOW);
@@ -561,7 +561,7 @@ a_policy_that_would_never_rest_is_refused (void **state)
   bool changed;
   int64_t next;
 
-  (void)state;
+  (void) state;
   for (size_t i = 0; i < sizeof (policies) / sizeof (policies[0]); i++)
     {
       err.message[0] = '\0';

@@ -24,14 +24,14 @@ struct tls_client
 static int
 connect_loopback (int port)
 {
-  struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons ((uint16_t)port) };
+  struct sockaddr_in address = { .sin_family = AF_INET, .sin_port = htons ((uint16_t) port) };
   const struct timeval timeout = { .tv_sec = 10 };
   int fd = socket (AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
   address.sin_addr.s_addr = htonl (INADDR_LOOPBACK);
   setsockopt (fd, SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof (timeout));
   setsockopt (fd, SOL_SOCKET, SO_SNDTIMEO, &timeout, sizeof (timeout));
-  if (connect (fd, (const struct sockaddr *)&address, sizeof (address)) == 0)
+  if (connect (fd, (const struct sockaddr *) &address, sizeof (address)) == 0)
     return fd;
   close (fd);
   return -1;

@@ -14,7 +14,7 @@ struct buf
 void buf_add (struct buf *b, const void *data, size_t len);
 void buf_str (struct buf *b, const char *text);
 void buf_char (struct buf *b, char c);
-void buf_printf (struct buf *b, const char *fmt, ...) __attribute__ ((format (printf, 2, 3)));
+void buf_printf (struct buf *b, const char *fmt, ...) __attribute__ ((format (printf, 2, 3), nonnull (2)));
 void buf_reset (struct buf *b); /* empties, keeps the memory */
 void buf_free (struct buf *b);
 char *buf_take (struct buf *b);       /* the text, owned by the caller ("" when empty); b is empty afterwards */

@@ -55,7 +55,8 @@ struct arena
 void *arena_alloc (struct arena *arena, size_t size) __attribute__ ((returns_nonnull)); /* zeroed, 16-byte aligned */
 char *arena_strdup (struct arena *arena, const char *text);                             /* NULL stays NULL */
 char *arena_strndup (struct arena *arena, const char *text, size_t len);
-char *arena_printf (struct arena *arena, const char *fmt, ...) __attribute__ ((format (printf, 2, 3), returns_nonnull));
+char *arena_printf (struct arena *arena, const char *fmt, ...)
+    __attribute__ ((format (printf, 2, 3), returns_nonnull, nonnull (2)));
 void arena_free (struct arena *arena);
 
 #define cleanup_arena __attribute__ ((cleanup (arena_free)))

@@ -57,21 +57,24 @@ struct kube_client_options
 
 int kube_client_new (struct kube_client **client, const struct kube_config *config,
                      const struct kube_client_options *options, struct error *err);
-/* Stops the transport; waiting calls return with status 0. Informers must have been stopped. NULL is fine. */
+/* Stops the transport. Before it: kube_client_shutdown, wait until every kube_do and kube_batch has returned, and stop
+ * informers, lease and events. NULL is fine. */
 void kube_client_free (struct kube_client *client);
 /* Makes every running and later kube_do and kube_batch return at once with status 0: the way to unblock workers at
  * shutdown. The lease can still be given back and events flushed after it. */
 void kube_client_shutdown (struct kube_client *client);
 /* Makes every kube_do that runs now, and every request of a batch on its way, return at once with status 0, and sends
- * none of them again; later ones are sent as usual. For the loss of leadership. Waits until it is so; not from informer
- * callbacks. */
+ * none of them again; later ones are sent as usual, those of a running batch too unless its `make` ends it. For the
+ * loss of leadership. Waits until it is so; not from informer callbacks. */
 void kube_client_abort (struct kube_client *client);
 
 /* Sends one request and waits. Retries inside the call, bounded, with Retry-After honoured (30 s at most) and jittered
  * backoff: 429 and 503 for every verb, up to 12 attempts; connection failures and 500/502/504, up to 4 attempts, only
  * where repeating is safe (GET, DELETE, PUT, PATCH, and POST of an object whose metadata.name is set: a second 409
  * AlreadyExists, or 409 Conflict of a PUT, is then the caller's to interpret); a failure to connect at all for every
- * verb; 401 once, when a newer token is there. Never after timeout_ms. The answer is parsed on the calling thread. */
+ * verb; 401 once, when a newer token is there. Never after timeout_ms. (libcurl itself repeats, once and whatever the
+ * verb, a request for which a kept-alive connection turns out to have been closed before any byte of an answer came.)
+ * The answer is parsed on the calling thread. */
 void kube_do (struct kube_client *client, const struct kube_request *request, struct kube_response *response);
 
 /* Sends `count` requests in parallel, at most `window` of this batch at a time (0: 32), and waits for all. `make` is

@@ -323,11 +323,13 @@ static const struct event_type
 static int
 apply_event (struct kube_informer *inf, const char *type, const cJSON *object, struct error *err)
 {
-  for (size_t i = 0; i < ARRAY_LEN (event_types); i++)
+  for (size_t i = 0; i < ARRAY_LEN (event_types) && cJSON_IsObject (object); i++)
     if (text_eq (type, event_types[i].name))
       return event_types[i].apply ? event_types[i].apply (inf, object, err) : 0;
-  return error_set (err, EPROTO, "%s: the watch sent an event of type \"%s\", which is unknown", inf->path,
-                    log_nonnull (type));
+  return error_set (err, EPROTO,
+                    "%s: the watch sent an event of type \"%s\" with %s as its object; expected ADDED, "
+                    "MODIFIED, DELETED, BOOKMARK or ERROR with an object",
+                    inf->path, log_nonnull (type), json_type_name (object));
 }
 
 static int

@@ -453,6 +453,8 @@ an_odd_event_ends_the_watch_but_not_the_mirror (void **state)
   static const char *const odd[] = {
     "{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"code\":500,\"message\":\"etcd\"}}\n",
     "{\"type\":\"RENAMED\",\"object\":{}}\n",
+    "{\"type\":\"ADDED\"}\n",
+    "{\"type\":\"DELETED\",\"object\":7}\n",
     "[]\n",
     "not JSON\n",
   };

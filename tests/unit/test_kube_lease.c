@@ -9,8 +9,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "kube/kube_internal.h"
-#include "kube/lease.h"
+#include "kube/kube.h"
 #include "kube_test_server.h"
 
 #define PATH "/apis/coordination.k8s.io/v1/namespaces/ns/leases"
@@ -70,6 +69,11 @@ keep_lease (void *data, const struct test_request *request, struct test_answer *
       answer->hang = fake->hang;
       answer->status = 500;
     }
+  else if (text_starts_with (request->path, "/things"))
+    {
+      answer->body = xstrdup ("{\"metadata\":{\"resourceVersion\":\"1\"},\"items\":[{}]}");
+      answer->status = 200;
+    }
   else if (!text_eq (request->path, post ? PATH : PATH "/op"))
     answer->status = 400;
   else if (post ? fake->lease != NULL : put && fake->lease != NULL && is_stale (fake, request->body))
@@ -91,7 +95,6 @@ keep_lease (void *data, const struct test_request *request, struct test_answer *
 struct owner
 {
   atomic_int acquired, lost;
-  atomic_int_least64_t lost_at_ms;
 };
 
 static void
@@ -103,10 +106,7 @@ on_acquired (void *data)
 static void
 on_lost (void *data)
 {
-  struct owner *owner = data;
-
-  atomic_store (&owner->lost_at_ms, clock_mono_ms ());
-  atomic_fetch_add (&owner->lost, 1);
+  atomic_fetch_add (&((struct owner *) data)->lost, 1);
 }
 
 struct scene
@@ -381,6 +381,57 @@ the_lease_is_given_up_in_time_when_the_server_does_not_answer (void **state)
 }
 
 static void
+block_until_lost (void *data, const cJSON *object, uint64_t version)
+{
+  struct owner *owner = data;
+
+  (void) object;
+  (void) version;
+  for (int i = 0; i < 30000 && atomic_load (&owner->lost) == 0; i++)
+    clock_sleep_ms (1);
+}
+
+static void
+do_nothing (void *data)
+{
+  (void) data;
+}
+
+static void
+do_nothing_at_the_end (void *data, uint64_t version)
+{
+  (void) data;
+  (void) version;
+}
+
+/* No request can be answered while somebody's callback holds up the transport thread; the lease must not wait for it.
+ */
+static void
+the_lease_is_given_up_in_time_when_the_transport_is_stuck (void **state)
+{
+  struct kube_informer_options options = { .path = "/things", .name = "things" };
+  struct kube_informer_handler handler
+      = { .upsert = block_until_lost, .remove = block_until_lost, .list_begin = do_nothing };
+  struct kube_informer *informer;
+  struct kube_lease *lease;
+  struct scene s;
+
+  (void) state;
+  set_up (&s, NULL);
+  lease = start (&s, &s.owner, "one", 500);
+  wait_for (kube_lease_held (lease));
+  handler.data = &s.owner;
+  handler.list_end = do_nothing_at_the_end;
+  informer = kube_informer_start (s.client, &options, &handler);
+  wait_for (kube_informer_synced (informer));
+  assert_int_equal (atomic_load (&s.owner.lost), 1);
+  wait_for (kube_lease_held (lease));
+  kube_informer_stop (informer);
+  kube_lease_stop (lease);
+  tear_down (&s);
+}
+
+static void
 stop_is_prompt_while_the_server_hangs (void **state)
 {
   struct kube_lease *lease;
@@ -410,6 +461,7 @@ main (void)
     cmocka_unit_test (a_lease_that_another_took_is_lost),
     cmocka_unit_test (a_write_in_between_is_no_loss),
     cmocka_unit_test (the_lease_is_given_up_in_time_when_the_server_does_not_answer),
+    cmocka_unit_test (the_lease_is_given_up_in_time_when_the_transport_is_stuck),
     cmocka_unit_test (stop_is_prompt_while_the_server_hangs),
   };
 

@@ -5,7 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
-#define KEEP_BUFFER (64 * 1024) /* what an idle connection may hold on to; a tutorial pod's review has 6 KiB */
+#define KEEP_BUFFER (16 * 1024) /* what an idle connection may hold on to; a tutorial pod's review has 6 KiB */
 
 struct connection
 {

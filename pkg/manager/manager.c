@@ -15,7 +15,7 @@
 #define EAGER_TICK_MS 5
 #define EAGER_FOR_MS 2000
 #define TICK_MS 1000
-#define TRIM_MS (INT64_C (60) * 1000)
+#define TRIM_BYTES (512 * 1024)
 
 static bool
 offline (const struct manager *m)
@@ -272,10 +272,32 @@ note_readiness (struct manager *m, bool was_ready)
   return ready;
 }
 
+static uint64_t
+resident_bytes (void)
+{
+  struct metrics_view view = { 0 };
+
+  metrics_read_process (&view);
+  return view.resident_bytes;
+}
+
+/* What a burst needed goes back to the system: after growth of some size since the last time, when `trimmed` bytes were
+ * left. Returns how many are left now. */
+static uint64_t
+trim (uint64_t trimmed)
+{
+  uint64_t now = resident_bytes ();
+
+  if (trimmed != 0 && now < trimmed + TRIM_BYTES)
+    return now < trimmed ? now : trimmed;
+  malloc_trim (0);
+  return resident_bytes ();
+}
+
 static void
 wait_for_signal (struct manager *m, const sigset_t *signals)
 {
-  int64_t trim_ms = clock_mono_ms () + TRIM_MS;
+  uint64_t trimmed_bytes = 0;
   bool ready = false;
 
   for (;;)
@@ -292,12 +314,8 @@ wait_for_signal (struct manager *m, const sigset_t *signals)
           log_info ("stopping", LF_STR ("signal", strsignal (signal_number)));
           return;
         }
-      /* What a burst needed goes back to the system. */
-      if (clock_mono_ms () >= trim_ms)
-        {
-          malloc_trim (0);
-          trim_ms = clock_mono_ms () + TRIM_MS;
-        }
+      if (!eager)
+        trimmed_bytes = trim (trimmed_bytes);
     }
 }
 

@@ -72,9 +72,9 @@ identity_hash (const struct ray_cluster *cluster, const char *what, const char *
   return text_hash (text_hash (h, &a, sizeof (a)), &b, sizeof (b));
 }
 
-static void
-replica_name (char out[RAY_NAME_SIZE], const struct ray_cluster *cluster, const struct ray_group *group, int64_t index,
-              uint32_t incarnation)
+void
+ray_replica_name (char out[RAY_NAME_SIZE], const struct ray_cluster *cluster, const struct ray_group *group,
+                  int64_t index, uint32_t incarnation)
 {
   char suffix[RAY_SUFFIX_SIZE];
 
@@ -135,7 +135,7 @@ wears_name (const struct planner *p, const struct ray_group *group, const struct
 
   if (group->hosts > 1)
     {
-      replica_name (name, p->cluster, group, slice->index, incarnation);
+      ray_replica_name (name, p->cluster, group, slice->index, incarnation);
       return strcmp (name, slice->replica_name) == 0;
     }
   for (int attempt = 0; attempt < NAME_ATTEMPTS; attempt++)
@@ -295,6 +295,8 @@ complete_slice (struct planner *p, const struct ray_group *group, const struct r
       create_pod (p, group, slice->replica_name, slice->index, host);
 }
 
+/* Completes what is forming and notes what has become whole. A whole slice of an earlier incarnation is on its way out
+ * in another operator's picture, or was spared in the end: the entry speaks of its successor, so it is left alone. */
 static void
 tend_kept (struct planner *p, const struct ray_group *group, const struct ray_slices *slices)
 {
@@ -307,7 +309,8 @@ tend_kept (struct planner *p, const struct ray_group *group, const struct ray_sl
         continue;
       if (slice->state == RAY_SLICE_FORMING)
         complete_slice (p, group, slice);
-      else if (slice->index >= 0 && !entry.complete)
+      else if (slice->index >= 0 && !entry.complete
+               && (entry.incarnation == 0 || wears_name (p, group, slice, entry.incarnation)))
         {
           entry.complete = true;
           ray_ledger_set (&p->ledger, group->name, slice->index, entry);
@@ -339,7 +342,7 @@ start_slice (struct planner *p, const struct ray_group *group, int64_t index)
       ray_ledger_set (&p->ledger, group->name, index, entry);
     }
   if (group->hosts > 1)
-    replica_name (name, p->cluster, group, index, entry.incarnation);
+    ray_replica_name (name, p->cluster, group, index, entry.incarnation);
   for (int64_t host = 0; host < group->hosts; host++)
     create_pod (p, group, name, index, host);
   for (size_t i = first; i < p->plan->nops; i++)

@@ -37,6 +37,12 @@ void ray_ledger_retain (struct ray_ledger *ledger,
 void ray_ledger_free (struct ray_ledger *ledger);
 #define cleanup_ledger __attribute__ ((cleanup (ray_ledger_free)))
 
+/* ---- plan.c ---- */
+
+/* The value of ray.io/worker-group-replica-name that an incarnation of an index of a multi-host group has. */
+void ray_replica_name (char out[RAY_NAME_SIZE], const struct ray_cluster *cluster, const struct ray_group *group,
+                       int64_t index, uint32_t incarnation);
+
 /* ---- slices.c ---- */
 
 enum ray_slice_state

@@ -47,9 +47,27 @@ mark_broken (struct ray_slice *slice, const char *why)
   slice->why = why;
 }
 
+/* An incomplete slice is broken, not forming, when it was complete once; also when that is no longer written down
+ * because the index has its next incarnation already: the slice was on its way out when its operator died, or another
+ * operator is deleting it right now. Names of other making (KubeRay's) say nothing as long as we replaced nothing here.
+ */
+static bool
+was_complete (const struct ray_slice *slice, const struct ray_cluster *cluster, const struct ray_group *group,
+              const struct ray_ledger *ledger)
+{
+  struct ray_ledger_entry entry = ray_ledger_get (ledger, group->name, slice->index);
+  char present[RAY_NAME_SIZE];
+
+  if (entry.complete || entry.incarnation == 0)
+    return entry.complete;
+  ray_replica_name (present, cluster, group, slice->index, entry.incarnation);
+  return strcmp (slice->replica_name, present) != 0;
+}
+
 /* Missing hosts, hosts that are there twice, hosts the group does not have (numOfHosts was changed). */
 static void
-judge_hosts (struct ray_slice *slice, const struct ray_group *group, const struct ray_ledger *ledger)
+judge_hosts (struct ray_slice *slice, const struct ray_cluster *cluster, const struct ray_group *group,
+             const struct ray_ledger *ledger)
 {
   int64_t expected = 0;
   bool labelled = slice->replica_name[0] != '\0';
@@ -68,13 +86,13 @@ judge_hosts (struct ray_slice *slice, const struct ray_group *group, const struc
     slice->state = RAY_SLICE_WHOLE;
   else if (!labelled)
     mark_broken (slice, "pods without slice labels do not make a whole slice");
-  else if (ray_ledger_get (ledger, group->name, slice->index).complete)
+  else if (was_complete (slice, cluster, group, ledger))
     mark_broken (slice, "a host of the slice is gone");
 }
 
 static void
-judge (struct ray_slice *slice, const struct ray_group *group, const struct ray_ledger *ledger,
-       const struct ray_plan_options *options)
+judge (struct ray_slice *slice, const struct ray_cluster *cluster, const struct ray_group *group,
+       const struct ray_ledger *ledger, const struct ray_plan_options *options)
 {
   bool multi = group->hosts > 1;
 
@@ -102,7 +120,7 @@ judge (struct ray_slice *slice, const struct ray_group *group, const struct ray_
   else if (slice->live < slice->npods)
     mark_broken (slice, "a host of the slice is being deleted");
   else if (slice->state == RAY_SLICE_FORMING && multi)
-    judge_hosts (slice, group, ledger);
+    judge_hosts (slice, cluster, group, ledger);
   else if (slice->state == RAY_SLICE_FORMING && slice->replica_name[0] != '\0' && !group->is_head)
     mark_broken (slice, "the pod was made for a multi-host group");
   else if (slice->state == RAY_SLICE_FORMING)
@@ -148,7 +166,7 @@ ray_slices_read (struct ray_slices *slices, const struct ray_cluster *cluster, c
         .replica_name = slices->pods[i]->replica_name,
         .index = group->is_head ? 0 : slices->pods[i]->replica_index,
       };
-      judge (slice, group, ledger, options);
+      judge (slice, cluster, group, ledger, options);
       i = end;
     }
 }

@@ -203,17 +203,19 @@ class Cluster:
 
     def set_pod_status(self, ns, name, phase="Running", ready=None, ip=None, restarts=0):
         """Writes what a kubelet would. ready defaults to True in phase Running; ip to one not given out before."""
-        path = self.api.resource("pods").path(ns, name)
-        status = self._pod_status(self.api.get(path)["spec"], phase, ready, ip, restarts)
-        return self.api.patch(f"{path}/status", {"status": status})
+        return self._patch_pod_status(self.get_json("pods", name, ns), phase, ready, ip, restarts)
+
+    def _patch_pod_status(self, pod, phase="Running", ready=None, ip=None, restarts=0):
+        path = self.api.resource("pods").path(pod["metadata"]["namespace"], pod["metadata"]["name"], "status")
+        return self.api.patch(path, {"status": self._pod_status(pod["spec"], phase, ready, ip, restarts)})
 
     def run_pods(self, ns, selector=None):
         """Makes every Pod that is still Pending Running and ready; returns the names."""
-        pending = [p for p in self.get_json("pods", ns=ns, selector=selector) if p["status"]["phase"] == "Pending"]
-        names = [p["metadata"]["name"] for p in pending if "deletionTimestamp" not in p["metadata"]]
-        for name in names:
-            self.set_pod_status(ns, name)
-        return names
+        pods = self.get_json("pods", ns=ns, selector=selector)
+        pods = [p for p in pods if p["status"]["phase"] == "Pending" and "deletionTimestamp" not in p["metadata"]]
+        for pod in pods:
+            self._patch_pod_status(pod)
+        return [p["metadata"]["name"] for p in pods]
 
     def bind_pod(self, ns, name, node="node-1"):
         """Assigns it to a node, as the scheduler would. From now on its deletion takes a kubelet: finish_deletions."""

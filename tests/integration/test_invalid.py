@@ -1,0 +1,187 @@
+"""RayClusters that cannot work: a clear answer at kubectl apply, and, when nobody answers there, on the object. Neither
+harms another RayCluster, and mending the manifest is all it takes."""
+
+import copy
+
+import pytest
+import yaml
+
+from cluster import wait_until
+from ray_cluster import TOPOLOGY, RayCluster, assert_whole_slices, raycluster, tpu_group, uids
+
+
+def group(manifest, index=0):
+    return manifest["spec"]["workerGroupSpecs"][index]
+
+
+def bad_topology(manifest):
+    group(manifest)["template"]["spec"]["nodeSelector"][TOPOLOGY] = "4x"
+
+
+def too_few_hosts(manifest):
+    group(manifest)["numOfHosts"] = 2
+
+
+def duplicate_names(manifest):
+    manifest["spec"]["workerGroupSpecs"].append(copy.deepcopy(group(manifest)))
+
+
+def too_long_group_name(manifest):
+    group(manifest)["groupName"] = "g" * 60
+
+
+def negative_replicas(manifest):
+    group(manifest)["replicas"] = -1
+
+
+def no_containers(manifest):
+    del group(manifest)["template"]["spec"]["containers"]
+
+
+def no_container_at_all(manifest):
+    group(manifest)["template"]["spec"]["containers"] = []
+
+
+def name_is_no_label(manifest):
+    group(manifest)["groupName"] = "TPU_Group"
+
+
+def no_head(manifest):
+    del manifest["spec"]["headGroupSpec"]
+
+
+def topology_of_another_generation(manifest):
+    group(manifest)["template"]["spec"]["nodeSelector"][TOPOLOGY] = "2x2x2"
+
+
+# What is wrong, and the field, the value and the remedy that the answer has to name.
+OURS = [
+    (bad_topology, ["spec.workerGroupSpecs[0].template.spec.nodeSelector", '"4x"']),
+    (topology_of_another_generation, ["spec.workerGroupSpecs[0].template.spec", "2x2x2"]),
+    (
+        too_few_hosts,
+        [
+            "spec.workerGroupSpecs[0].numOfHosts",
+            "numOfHosts is 2, but a 4x4 v6e topology with 4 chips per host has 4 hosts",
+            "set numOfHosts to 4",
+        ],
+    ),
+    (duplicate_names, ["spec.workerGroupSpecs[1].groupName", '"v6e" is also the name', "give every group its own"]),
+    (too_long_group_name, ["spec.workerGroupSpecs[0].groupName", "60 characters", "shorten it"]),
+]
+# The same for what the schema of the CRD refuses, so that it is never stored.
+SCHEMA = [
+    (negative_replicas, ["spec.workerGroupSpecs[0].replicas", "-1", "greater than or equal to 0"]),
+    (no_containers, ["spec.workerGroupSpecs[0].template.spec.containers: Required value"]),
+    (no_container_at_all, ["spec.workerGroupSpecs[0].template.spec.containers", "at least 1"]),
+    (name_is_no_label, ["spec.workerGroupSpecs[0].groupName", "TPU_Group", "use lower case letters, digits and '-'"]),
+    (no_head, ["spec.headGroupSpec: Required value"]),
+]
+
+
+def spoilt(spoil, name="bad"):
+    manifest = raycluster(name, tpu_group())
+    spoil(manifest)
+    return manifest
+
+
+def by_name(cases):
+    return pytest.mark.parametrize("spoil,words", cases, ids=[spoil.__name__ for spoil, _ in cases])
+
+
+@by_name(OURS + SCHEMA)
+def test_kubectl_apply_is_told(cluster, shared, spoil, words):
+    ns, ray, before = shared
+    done = cluster.kubectl("apply", "-n", ns, "-f", "-", input=yaml.safe_dump(spoilt(spoil)), check=False)
+    assert done.returncode == 1
+    for word in words:
+        assert word in done.stderr
+    assert not cluster.exists("raycluster", "bad", ns)
+    assert uids(ray.workers()) == before, "the other RayCluster does not notice"
+
+
+def test_a_name_too_long_for_what_is_made_of_it_is_told(cluster, shared):
+    ns, _, _ = shared
+    name = "n" * 54
+    done = cluster.kubectl(
+        "apply", "-n", ns, "-f", "-", input=yaml.safe_dump(raycluster(name, tpu_group())), check=False
+    )
+    assert done.returncode == 1
+    assert "54 characters" in done.stderr and "53" in done.stderr
+    assert not cluster.exists("raycluster", name, ns)
+
+
+def test_all_problems_are_told_at_once(cluster, shared):
+    ns, _, _ = shared
+    manifest = raycluster("bad", tpu_group(), tpu_group("other"))
+    too_few_hosts(manifest)
+    group(manifest, 1)["numOfHosts"] = 3
+    done = cluster.kubectl("apply", "-n", ns, "-f", "-", input=yaml.safe_dump(manifest), check=False)
+    assert "spec.workerGroupSpecs[0].numOfHosts: numOfHosts is 2" in done.stderr
+    assert "spec.workerGroupSpecs[1].numOfHosts: numOfHosts is 3" in done.stderr
+
+
+def test_an_update_for_the_worse_is_refused_and_the_cluster_stays_as_it_was(cluster, shared):
+    ns, ray, before = shared
+    worse = raycluster(ray.name, tpu_group())
+    too_few_hosts(worse)
+    done = cluster.kubectl("apply", "-n", ns, "-f", "-", input=yaml.safe_dump(worse), check=False)
+    assert done.returncode == 1 and "numOfHosts is 2" in done.stderr
+    assert ray.get()["spec"]["workerGroupSpecs"][0]["numOfHosts"] == 4
+    assert uids(ray.workers()) == before
+
+
+@pytest.fixture
+def shared(cluster, namespace, operator):
+    """A namespace with a RayCluster that is fine, and the uids of its workers."""
+    ray = RayCluster.create(cluster, namespace, raycluster("good", tpu_group()))
+    return namespace, ray, uids(ray.wait_pods(workers=4))
+
+
+@by_name(OURS)
+def test_without_a_webhook_the_object_tells(cluster, namespace, start_operator, spoil, words):
+    operator = start_operator(cluster, webhook=False, watch_namespaces=[namespace])
+    bad = RayCluster.create(cluster, namespace, spoilt(spoil))
+
+    condition = bad.wait_condition("InvalidSpec", status="True", reason="InvalidRayClusterSpec")
+    kind, _, note = bad.wait_event("InvalidRayClusterSpec")
+    assert kind == "Warning"
+    for word in words:
+        assert word in condition["message"]
+        assert word in note
+    assert bad.status()["observedGeneration"] == bad.get()["metadata"]["generation"]
+
+    # Another one is made, scaled and unmade beside it.
+    good = RayCluster.create(cluster, namespace, raycluster("good", tpu_group()))
+    assert_whole_slices(good.wait_pods(workers=4), {("v6e", 0): 4})
+    good.run()
+    good.scale(2)
+    good.wait_pods(workers=8)
+    assert good.condition("InvalidSpec") == {}
+
+    assert not bad.pods(live=False) and not bad.services(), "nothing is made of it"
+    invalid = operator.metric("ray_tpu_operator_reconcile_total", result="invalid")
+    assert 1 <= invalid < 20, "it is not looked at again and again"
+
+    cluster.kubectl("apply", "-n", namespace, "-f", "-", input=yaml.safe_dump(raycluster("bad", tpu_group())))
+    assert_whole_slices(bad.wait_pods(workers=4), {("v6e", 0): 4})
+    bad.wait_condition("InvalidSpec")
+    bad.run()
+
+
+def test_a_running_cluster_that_is_made_invalid_keeps_its_pods(cluster, namespace, start_operator):
+    start_operator(cluster, webhook=False, watch_namespaces=[namespace])
+    ray = RayCluster.create(cluster, namespace, raycluster("ray", tpu_group()))
+    before = uids(ray.wait_pods(workers=4))
+    ray.run()
+
+    worse = raycluster("ray", tpu_group())
+    too_few_hosts(worse)
+    cluster.kubectl("apply", "-n", namespace, "-f", "-", input=yaml.safe_dump(worse))
+    ray.wait_condition("InvalidSpec", status="True")
+    assert uids(ray.workers()) == before
+
+    cluster.kubectl("apply", "-n", namespace, "-f", "-", input=yaml.safe_dump(raycluster("ray", tpu_group())))
+    ray.wait_condition("InvalidSpec")
+    wait_until(lambda: ray.status().get("state") == "ready", "ready again")
+    assert uids(ray.workers()) == before

@@ -8,10 +8,8 @@ struct world
   const struct document *doc;
   const struct ray_cluster *cluster;
   struct ray_options options;
-  const struct ray_pod **pods; /* owned, as are the services */
+  const struct ray_pod **pods; /* owned */
   size_t npods, pods_cap;
-  const struct ray_service **services;
-  size_t nservices, services_cap;
 };
 
 static void
@@ -19,37 +17,24 @@ world_free (struct world *w)
 {
   for (size_t i = 0; i < w->npods; i++)
     free ((void *) (uintptr_t) w->pods[i]);
-  for (size_t i = 0; i < w->nservices; i++)
-    free ((void *) (uintptr_t) w->services[i]);
   free (w->pods);
-  free (w->services);
 }
 #define cleanup_world __attribute__ ((cleanup (world_free)))
 
 /* ---- one operation each ---- */
 
 static void
-create_service (struct world *w, cJSON *built)
+create_children (struct world *w)
 {
-  cleanup_json cJSON *service = built;
+  cleanup_children struct ray_children children = { 0 };
 
-  output_object (&w->session->out, service);
-  w->services = xgrow (w->services, w->nservices, &w->services_cap, sizeof (*w->services));
-  w->services[w->nservices++] = ray_service_digest (service);
-}
-
-static void
-create_head_service (struct world *w, const struct ray_op *op)
-{
-  (void) op;
-  create_service (w, ray_build_head_service (w->cluster, &w->options));
-}
-
-static void
-create_headless_service (struct world *w, const struct ray_op *op)
-{
-  (void) op;
-  create_service (w, ray_build_headless_service (w->cluster, &w->options));
+  ray_children_make (&children, w->cluster, &w->options);
+  for (size_t i = 0; i < children.count; i++)
+    if (children.items[i].external)
+      document_report ("note", w->doc, "%s %s must exist: the spec names it",
+                       ray_child_types[children.items[i].kind].kind, ray_child_name (&children.items[i]));
+    else
+      output_object (&w->session->out, children.items[i].object);
 }
 
 /* The next plan reads it where the controller would have stored it. */
@@ -93,8 +78,6 @@ create_pod (struct world *w, const struct ray_op *op)
 
 /* A plan for an empty cluster deletes nothing. */
 static void (*const operations[]) (struct world *w, const struct ray_op *op) = {
-  [RAY_OP_CREATE_HEAD_SERVICE] = create_head_service,
-  [RAY_OP_CREATE_HEADLESS_SERVICE] = create_headless_service,
   [RAY_OP_CREATE_POD] = create_pod,
 };
 
@@ -122,8 +105,7 @@ play (struct world *w)
   while (more && w->npods < wanted && w->session->out.failed == 0)
     {
       cleanup_plan struct ray_plan plan = { 0 };
-      struct ray_observed observed
-          = { .pods = w->pods, .npods = w->npods, .services = w->services, .nservices = w->nservices };
+      struct ray_observed observed = { .pods = w->pods, .npods = w->npods };
 
       ray_plan_make (&plan, w->cluster, &observed, &ray_default_plan_options, 0);
       more = carry_out (w, &plan);
@@ -182,6 +164,8 @@ take_cluster (struct session *session, const struct document *doc)
   ray_unsupported (&cluster, &unsupported);
   report_problems (doc, "warning", &unsupported);
   note_inaction (doc, &cluster);
+  if (!cluster.deleting)
+    create_children (&w);
   play (&w);
 }
 
@@ -208,9 +192,11 @@ const struct command render_command = {
   .summary = "print every object the controller would create for a RayCluster",
   .help = "-f FILE [-n NAMESPACE] [-o yaml|json]\n"
           "\n"
-          "Prints the Services and Pods that the controller creates for each RayCluster in FILE,\n"
-          "in the order in which it creates them: head Service, headless Service, head Pod, then\n"
-          "the worker Pods by group, replica and host. Pods carry their TPU environment. Their names\n"
+          "Prints the Services, other owned objects and Pods that the controller creates for each\n"
+          "RayCluster in FILE, in the order in which it creates them: Services, the autoscaler's\n"
+          "identity, Ingress, token Secret (without the random token), volume claim,\n"
+          "NetworkPolicies, head Pod, then the worker Pods by group, replica and host. Pods carry their TPU "
+          "environment. Their names\n"
           "are the same on every run, and the ones in a cluster when FILE has the RayCluster's uid.\n"
           "\n"
           "FILE is YAML or JSON and may hold several documents and Lists; objects of other kinds\n"

@@ -30,19 +30,6 @@ escaped_path (const char *fmt_prefix, const char *namespace, const char *plural,
   return xasprintf ("%s/namespaces/%s/%s/%s", fmt_prefix, namespace, plural, name);
 }
 
-static int
-make_service (struct batch *b, const struct ray_op *op, struct kube_request *request)
-{
-  cleanup_json cJSON *service = op->kind == RAY_OP_CREATE_HEAD_SERVICE
-                                    ? ray_build_head_service (b->cluster, &b->c->options.ray)
-                                    : ray_build_headless_service (b->cluster, &b->c->options.ray);
-
-  *request = (struct kube_request){ .verb = KUBE_POST,
-                                    .path = escaped_path ("/api/v1", b->cluster->namespace, "services", NULL),
-                                    .body = json_print (service) };
-  return 0;
-}
-
 /* Guarded by the version the plan was made from: whoever planned from an older picture is refused (409) and looks
  * again. */
 static int
@@ -107,8 +94,6 @@ static void
 fail (struct batch *b, const struct ray_op *op, const struct kube_response *response)
 {
   static const char *const reasons[][2] = {
-    [RAY_OP_CREATE_HEAD_SERVICE] = { "FailedCreateService", "FailedCreateService" },
-    [RAY_OP_CREATE_HEADLESS_SERVICE] = { "FailedCreateService", "FailedCreateService" },
     [RAY_OP_WRITE_LEDGER] = { "FailedUpdateRayCluster", "FailedUpdateRayCluster" },
     [RAY_OP_DELETE_POD] = { "FailedDeleteWorkerPod", "FailedDeleteHeadPod" },
     [RAY_OP_CREATE_POD] = { "FailedCreateWorkerPod", "FailedCreateHeadPod" },
@@ -123,22 +108,6 @@ fail (struct batch *b, const struct ray_op *op, const struct kube_response *resp
   snprintf (b->applied->failure_text, sizeof (b->applied->failure_text), "%s", response->error.message);
   b->applied->failure = (struct ray_failure){ reasons[op->kind][is_head_op (op)], b->applied->failure_text };
   report_op_failure (b->c, b->cluster, op, response->error.message);
-}
-
-static void
-done_service (struct batch *b, size_t i, struct kube_response *response)
-{
-  struct ray_op *op = &b->plan->ops[i];
-
-  if (kube_ok (response))
-    {
-      controller_observe (b->c, CACHE_SERVICE, response->body);
-      report_service (b->c, b->cluster, log_nonnull (json_str (response->body, "metadata", "name")));
-    }
-  else if (response->status == 409)
-    b->taken[i] = true;
-  else
-    fail (b, op, response);
 }
 
 static void
@@ -203,8 +172,6 @@ static const struct op_kind
   int (*make) (struct batch *b, const struct ray_op *op, struct kube_request *request);
   void (*done) (struct batch *b, size_t i, struct kube_response *response);
 } op_kinds[] = {
-  [RAY_OP_CREATE_HEAD_SERVICE] = { make_service, done_service },
-  [RAY_OP_CREATE_HEADLESS_SERVICE] = { make_service, done_service },
   [RAY_OP_WRITE_LEDGER] = { make_ledger, done_ledger },
   [RAY_OP_DELETE_POD] = { make_delete, done_delete },
   [RAY_OP_CREATE_POD] = { make_pod, done_pod },
@@ -240,17 +207,6 @@ get_object (struct batch *b, const char *plural, const char *name, struct kube_r
   kube_do (b->c->options.client, &request, response);
 }
 
-static bool
-is_owned (const cJSON *object, const struct ray_cluster *cluster)
-{
-  const cJSON *owner;
-
-  cJSON_ArrayForEach (owner, json_get (object, "metadata", "ownerReferences"))
-    if (json_bool (owner, false, "controller") && text_eq (json_str (owner, "uid"), cluster->uid))
-      return true;
-  return false;
-}
-
 /* Whether the pod that has the name is the very host we wanted to create: an earlier create of ours whose answer was
  * lost. */
 static bool
@@ -265,31 +221,6 @@ is_same_host (const cJSON *pod, const struct ray_op *op, const struct ray_cluste
   return text_eq (p->group, op->group->name) && p->replica_index == op->identity.replica_index
          && (op->group->hosts == 1
              || (text_eq (p->replica_name, op->identity.replica_name) && p->host_index == op->identity.host_index));
-}
-
-static void
-resolve_service (struct batch *b, size_t i)
-{
-  struct ray_op *op = &b->plan->ops[i];
-  cleanup_response struct kube_response response = { 0 };
-  char name[RAY_NAME_SIZE];
-
-  (op->kind == RAY_OP_CREATE_HEAD_SERVICE ? ray_head_service_name : ray_headless_service_name) (name, b->cluster);
-  get_object (b, "services", name, &response);
-  if (response.status == 404)
-    b->applied->conflict = true;
-  else if (kube_ok (&response) && is_owned (response.body, b->cluster))
-    controller_observe (b->c, CACHE_SERVICE, response.body);
-  else if (kube_ok (&response))
-    {
-      error_set (&response.error, EEXIST,
-                 "Service %s/%s exists and does not belong to this RayCluster: delete or rename it, or choose another "
-                 "cluster name",
-                 b->cluster->namespace, name);
-      fail (b, op, &response);
-    }
-  else
-    fail (b, op, &response);
 }
 
 /* True when the op is settled; false: another name is to be tried. */
@@ -345,11 +276,7 @@ resolve_taken (struct batch *b, size_t end)
 {
   for (size_t i = b->first; i < end; i++)
     {
-      if (!b->taken[i])
-        continue;
-      if (b->plan->ops[i].kind != RAY_OP_CREATE_POD)
-        resolve_service (b, i);
-      else if (!resolve_pod (b, i))
+      if (b->taken[i] && !resolve_pod (b, i))
         retry_under_other_name (b, i);
     }
 }

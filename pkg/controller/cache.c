@@ -18,6 +18,7 @@ struct cache_item
   {
     struct ray_pod *pod;
     struct ray_service *service;
+    struct ray_child_seen *child;
     char *text;
     void *any;
   } u;
@@ -37,7 +38,15 @@ struct group
   struct cache_item *members[CACHE_KIND_MAX]; /* lists */
   size_t counts[CACHE_KIND_MAX];
   int64_t status_ms;
+  struct memo *memos;
+  size_t nmemos, memos_cap;
   UT_hash_handle hh;
+};
+
+struct memo
+{
+  char *id;
+  struct cache_memo memo;
 };
 
 struct cache
@@ -95,13 +104,25 @@ cluster_text (const cJSON *object, uint64_t *shape)
   return json_print (copy);
 }
 
+/* Roles and RoleBindings, say, may have the same name. */
+static char *
+item_key (const struct cache_source *source, const cJSON *object)
+{
+  bool child = source->kind == CACHE_CHILD;
+
+  return xasprintf ("%s%s%s/%s", child ? ray_child_types[source->child].plural : "", child ? "/" : "",
+                    log_nonnull (json_str (object, "metadata", "namespace")),
+                    log_nonnull (json_str (object, "metadata", "name")));
+}
+
 /* Makes an item of the object; *group_key ("namespace/cluster", owned by the caller) tells which cluster it belongs to.
  * NULL when it is none of ours. */
 static struct cache_item *
-item_new (enum cache_kind kind, const cJSON *object, uint64_t version, char **group_key)
+item_new (const struct cache_source *source, const cJSON *object, uint64_t version, char **group_key)
 {
   const char *namespace = log_nonnull (json_str (object, "metadata", "namespace"));
   const char *name = log_nonnull (json_str (object, "metadata", "name"));
+  enum cache_kind kind = source->kind;
   struct cache_item item = { .kind = kind, .version = version, .refs = 1 };
   const char *cluster = name;
   struct cache_item *copy;
@@ -112,12 +133,14 @@ item_new (enum cache_kind kind, const cJSON *object, uint64_t version, char **gr
     cluster = item.u.pod->cluster;
   else if (kind == CACHE_SERVICE && (item.u.service = ray_service_digest (object)) != NULL)
     cluster = item.u.service->cluster;
+  else if (kind == CACHE_CHILD && (item.u.child = ray_child_digest (source->child, object)) != NULL)
+    cluster = item.u.child->cluster;
   if (item.u.any == NULL)
     return NULL;
   *group_key = xasprintf ("%s/%s", namespace, cluster);
   copy = xmalloc (sizeof (*copy));
   *copy = item;
-  copy->key = xasprintf ("%s/%s", namespace, name);
+  copy->key = item_key (source, object);
   return copy;
 }
 
@@ -128,6 +151,9 @@ drop_group_if_empty (struct cache *cache, struct group *group)
     if (group->members[kind] != NULL)
       return;
   HASH_DEL (cache->groups, group);
+  for (size_t i = 0; i < group->nmemos; i++)
+    free (group->memos[i].id);
+  free (group->memos);
   free (group->key);
   free (group);
 }
@@ -226,7 +252,7 @@ void
 cache_upsert (struct cache *cache, struct cache_source *source, const cJSON *object, uint64_t version)
 {
   char *group_key;
-  struct cache_item *item = item_new (source->kind, object, version, &group_key);
+  struct cache_item *item = item_new (source, object, version, &group_key);
 
   if (item != NULL)
     replace (cache, source, item, group_key, false);
@@ -237,7 +263,7 @@ cache_observe (struct cache *cache, struct cache_source *source, const cJSON *ob
 {
   uint64_t version = strtoull (log_nonnull (json_str (object, "metadata", "resourceVersion")), NULL, 10);
   char *group_key;
-  struct cache_item *item = version ? item_new (source->kind, object, version, &group_key) : NULL;
+  struct cache_item *item = version ? item_new (source, object, version, &group_key) : NULL;
 
   if (item != NULL)
     replace (cache, source, item, group_key, true);
@@ -246,8 +272,7 @@ cache_observe (struct cache *cache, struct cache_source *source, const cJSON *ob
 void
 cache_remove (struct cache *cache, struct cache_source *source, const cJSON *object, uint64_t version)
 {
-  cleanup_free char *key = xasprintf ("%s/%s", log_nonnull (json_str (object, "metadata", "namespace")),
-                                      log_nonnull (json_str (object, "metadata", "name")));
+  cleanup_free char *key = item_key (source, object);
   cleanup_free char *group_key = NULL;
   struct cache_item *item;
 
@@ -334,8 +359,10 @@ cache_snapshot_take (struct cache *cache, const char *key, struct cache_snapshot
   if (group != NULL)
     {
       size_t npods = group->counts[CACHE_POD], nservices = group->counts[CACHE_SERVICE];
+      size_t nchildren = group->counts[CACHE_CHILD];
 
-      s->items = xcalloc (npods + nservices + 1, sizeof (*s->items));
+      s->items = xcalloc (npods + nservices + nchildren + 1, sizeof (*s->items));
+      s->children = xcalloc (nchildren, sizeof (*s->children));
       s->observed.pods = xcalloc (npods, sizeof (*s->observed.pods));
       s->observed.services = xcalloc (nservices, sizeof (*s->observed.services));
       DL_FOREACH (group->members[CACHE_POD], item)
@@ -347,6 +374,11 @@ cache_snapshot_take (struct cache *cache, const char *key, struct cache_snapshot
         {
           hold (s, item);
           s->observed.services[s->observed.nservices++] = item->u.service;
+        }
+      DL_FOREACH (group->members[CACHE_CHILD], item)
+        {
+          hold (s, item);
+          s->children[s->nchildren++] = item->u.child;
         }
       s->cluster = group->members[CACHE_CLUSTER];
       if (s->cluster != NULL)
@@ -371,6 +403,7 @@ cache_snapshot_drop (struct cache_snapshot *s)
   free (s->items);
   free (s->observed.pods);
   free (s->observed.services);
+  free (s->children);
   *s = (struct cache_snapshot){ 0 };
 }
 
@@ -420,6 +453,47 @@ cache_set_status_time (struct cache *cache, const char *key, int64_t mono_ms)
   group = find_group (cache, key, false);
   if (group != NULL)
     group->status_ms = mono_ms;
+  pthread_mutex_unlock (&cache->lock);
+}
+
+static struct memo *
+find_memo (const struct group *group, const char *id)
+{
+  for (size_t i = 0; group != NULL && i < group->nmemos; i++)
+    if (strcmp (group->memos[i].id, id) == 0)
+      return &group->memos[i];
+  return NULL;
+}
+
+bool
+cache_memo_get (struct cache *cache, const char *key, const char *id, struct cache_memo *memo)
+{
+  const struct memo *found;
+
+  pthread_mutex_lock (&cache->lock);
+  found = find_memo (find_group (cache, key, false), id);
+  *memo = found ? found->memo : (struct cache_memo){ 0 };
+  pthread_mutex_unlock (&cache->lock);
+  return found != NULL;
+}
+
+void
+cache_memo_set (struct cache *cache, const char *key, const char *id, const struct cache_memo *memo)
+{
+  struct group *group;
+  struct memo *slot;
+
+  pthread_mutex_lock (&cache->lock);
+  group = find_group (cache, key, false);
+  slot = find_memo (group, id);
+  if (group != NULL && slot == NULL)
+    {
+      group->memos = xgrow (group->memos, group->nmemos, &group->memos_cap, sizeof (*group->memos));
+      slot = &group->memos[group->nmemos++];
+      slot->id = xstrdup (id);
+    }
+  if (slot != NULL)
+    slot->memo = *memo;
   pthread_mutex_unlock (&cache->lock);
 }
 

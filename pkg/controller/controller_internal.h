@@ -15,6 +15,7 @@ enum cache_kind
   CACHE_CLUSTER,
   CACHE_POD,
   CACHE_SERVICE,
+  CACHE_CHILD, /* the other owned objects */
   CACHE_KIND_MAX
 };
 
@@ -23,10 +24,11 @@ enum cache_kind
 struct cache_source
 {
   enum cache_kind kind;
-  const char *namespace; /* NULL: all */
-  const char *label;     /* only objects that have it; NULL: all */
-  unsigned epoch;        /* counts its lists */
-  uint64_t progress;     /* everything up to this version has been seen */
+  enum ray_child_kind child; /* of CACHE_CHILD */
+  const char *namespace;     /* NULL: all */
+  const char *label;         /* only objects that have it; NULL: all */
+  unsigned epoch;            /* counts its lists */
+  uint64_t progress;         /* everything up to this version has been seen */
 };
 
 /* A cached object: immutable once it is in, so that a snapshot needs only a reference. */
@@ -58,6 +60,8 @@ struct cache_snapshot
   const char *text;           /* its JSON */
   size_t len;
   struct ray_observed observed;
+  const struct ray_child_seen **children;
+  size_t nchildren;
   struct cache_item **items; /* references held */
   size_t nitems;
   struct cache *cache;
@@ -72,6 +76,16 @@ void cache_counts (struct cache *cache, size_t counts[CACHE_KIND_MAX]);
 /* When this cluster's status was last written (monotonic ms; 0: never), so that writes can be spaced. */
 int64_t cache_status_time (struct cache *cache, const char *key);
 void cache_set_status_time (struct cache *cache, const char *key, int64_t mono_ms);
+
+/* What is remembered of one owned object, under "plural/name", for as long as its cluster is known: that it is as it
+ * should be. */
+struct cache_memo
+{
+  uint64_t version, hash;         /* of the live object when it was last right, and of the wish it was compared with */
+  int64_t checked_ms, written_ms; /* monotonic; 0: never */
+};
+bool cache_memo_get (struct cache *cache, const char *key, const char *id, struct cache_memo *memo);
+void cache_memo_set (struct cache *cache, const char *key, const char *id, const struct cache_memo *memo);
 
 /* ---- controller.c, sources.c ---- */
 
@@ -94,6 +108,7 @@ struct controller
 
 /* Hands the object of an API answer to the cache, through the source that watches its like. */
 void controller_observe (struct controller *c, enum cache_kind kind, const cJSON *object);
+void controller_observe_child (struct controller *c, enum ray_child_kind child, const cJSON *object);
 void controller_start_sources (struct controller *c);
 void controller_stop_sources (struct controller *c);
 bool controller_sources_synced (const struct controller *c, struct error *why);
@@ -116,13 +131,31 @@ struct applied
 void apply_plan (struct controller *c, const struct ray_cluster *cluster, struct ray_plan *plan, bool cautious,
                  struct applied *applied);
 
+/* ---- children.c ---- */
+
+/* What the owned objects other than pods came to. */
+struct children_result
+{
+  enum ray_child_gate gate; /* of what is not there: what must wait */
+  struct ray_failure failure;
+  char failure_text[1024];
+  bool failed; /* something is to be tried again, whether pods wait for it or not */
+  int64_t requeue_ms;
+};
+
+/* Makes what is missing, repairs what differs, deletes what is not desired any more. */
+void children_apply (struct controller *c, const struct ray_cluster *cluster, const struct cache_snapshot *snapshot,
+                     struct children_result *result);
+
 /* ---- report.c ---- */
 
 void report_applied (struct controller *c, const struct ray_cluster *cluster, const struct ray_plan *plan,
                      const struct applied *applied);
 void report_op_failure (struct controller *c, const struct ray_cluster *cluster, const struct ray_op *op,
                         const char *message);
-void report_service (struct controller *c, const struct ray_cluster *cluster, const char *name);
+/* An event about the cluster, and a line in the log. `reason` may be made on the stack. */
+void report_event (struct controller *c, const struct ray_cluster *cluster, enum kube_event_type type,
+                   const char *reason, const char *action, const char *note);
 void report_problems (struct controller *c, const struct ray_cluster *cluster, const struct ray_problems *problems);
 void report_unsupported (struct controller *c, const struct ray_cluster *cluster, const struct ray_problems *features);
 

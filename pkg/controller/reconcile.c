@@ -1,5 +1,5 @@
-/* reconcile.c - one pass over one RayCluster: observe -> plan -> apply -> status. Level-triggered: it never asks why it
- * runs. */
+/* reconcile.c - one pass over one RayCluster: observe -> owned objects -> plan -> apply -> status. Level-triggered: it
+ * never asks why it runs. */
 #include "controller/controller_internal.h"
 
 #include <errno.h>
@@ -23,6 +23,7 @@ struct pass
   struct ray_cluster cluster;
   struct ray_problems problems;
   struct ray_plan plan;
+  struct children_result children;
   struct applied applied;
   bool status_failed, status_late, status_written;
   bool ready;
@@ -84,7 +85,11 @@ tell_unsupported (struct pass *p)
 static void
 plan_and_apply (struct pass *p, const struct cache_snapshot *snapshot)
 {
+  children_apply (p->c, &p->cluster, snapshot, &p->children);
+  p->applied.failure = p->children.failure;
   ray_plan_make (&p->plan, &p->cluster, &snapshot->observed, &p->c->options.plan, clock_wall_ms ());
+  if (p->children.gate != RAY_GATE_NONE)
+    ray_plan_hold (&p->plan, p->children.gate == RAY_GATE_PODS);
   apply_plan (p->c, &p->cluster, &p->plan, failed_before (&p->cluster), &p->applied);
   report_applied (p->c, &p->cluster, &p->plan, &p->applied);
 }
@@ -139,7 +144,7 @@ static enum controller_result
 schedule (struct pass *p)
 {
   struct kube_queue *queue = p->c->queue;
-  bool failed = p->applied.failure.reason != NULL || p->status_failed;
+  bool failed = p->applied.failure.reason != NULL || p->status_failed || p->children.failed;
 
   if (failed)
     kube_queue_retry (queue, p->key);
@@ -156,6 +161,8 @@ schedule (struct pass *p)
     kube_queue_add_after (queue, p->key, CONFLICT_DELAY_MS);
   if (p->plan.requeue_ms > 0)
     kube_queue_add_after (queue, p->key, p->plan.requeue_ms);
+  if (p->children.requeue_ms > 0)
+    kube_queue_add_after (queue, p->key, p->children.requeue_ms);
   if (p->problems.count > 0)
     return CONTROLLER_INVALID;
   kube_queue_add_after (queue, p->key, p->ready ? RESYNC_READY_MS : RESYNC_PROVISIONING_MS);

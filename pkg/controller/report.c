@@ -80,8 +80,6 @@ report_op_failure (struct controller *c, const struct ray_cluster *cluster, cons
                    const char *message)
 {
   static const char *const reasons[][2] = {
-    [RAY_OP_CREATE_HEAD_SERVICE] = { "FailedToCreateService", "FailedToCreateService" },
-    [RAY_OP_CREATE_HEADLESS_SERVICE] = { "FailedToCreateService", "FailedToCreateService" },
     [RAY_OP_WRITE_LEDGER] = { "FailedToUpdateRayCluster", "FailedToUpdateRayCluster" },
     [RAY_OP_DELETE_POD] = { "FailedToDeleteWorkerPod", "FailedToDeleteHeadPod" },
     [RAY_OP_CREATE_POD] = { "FailedToCreateWorkerPod", "FailedToCreateHeadPod" },
@@ -95,14 +93,12 @@ report_op_failure (struct controller *c, const struct ray_cluster *cluster, cons
 }
 
 void
-report_service (struct controller *c, const struct ray_cluster *cluster, const char *name)
+report_event (struct controller *c, const struct ray_cluster *cluster, enum kube_event_type type, const char *reason,
+              const char *action, const char *note)
 {
-  char note[RAY_NAME_SIZE * 2 + 32];
-
-  snprintf (note, sizeof (note), "Created service %s/%s", cluster->namespace, name);
-  log_info ("created service", LF_STR ("namespace", cluster->namespace), LF_STR ("service", name),
-            LF_STR ("cluster", cluster->name));
-  emit (c, cluster, KUBE_EVENT_NORMAL, "CreatedService", "Create", note);
+  log_at (type == KUBE_EVENT_WARNING ? LOG_WARN : LOG_INFO, note, LF_STR ("namespace", cluster->namespace),
+          LF_STR ("cluster", cluster->name), LF_STR ("reason", reason));
+  emit (c, cluster, type, reason, action, note);
 }
 
 void

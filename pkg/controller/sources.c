@@ -26,6 +26,14 @@ static const struct watch
   { CACHE_SERVICE, "headless-services", "/api/v1", "services", RAY_LABEL_HEADLESS },
 };
 
+/* Watched too, but nothing waits for their lists: an API group may be absent or not granted, and an object that exists
+ * although it has not been seen yet is found when its creation is refused. Secrets are not watched: what they say is
+ * nobody's business, and a look at the resync is enough for them. */
+static const enum ray_child_kind watched_children[] = {
+  RAY_CHILD_SERVICE_ACCOUNT, RAY_CHILD_ROLE, RAY_CHILD_ROLE_BINDING,
+  RAY_CHILD_INGRESS,         RAY_CHILD_PVC,  RAY_CHILD_NETWORK_POLICY,
+};
+
 static void
 on_upsert (void *data, const cJSON *object, uint64_t version)
 {
@@ -67,7 +75,8 @@ on_progress (void *data, uint64_t version)
 }
 
 static void
-start_source (struct controller *c, struct source *s, const struct watch *watch, const char *namespace)
+start_source (struct controller *c, struct source *s, const struct watch *watch, enum ray_child_kind child,
+              const char *namespace)
 {
   cleanup_free char *path = namespace ? xasprintf ("%s/namespaces/%s/%s", watch->prefix, namespace, watch->plural)
                                       : xasprintf ("%s/%s", watch->prefix, watch->plural);
@@ -84,8 +93,19 @@ start_source (struct controller *c, struct source *s, const struct watch *watch,
   s->controller = c;
   s->name = watch->name;
   s->namespace = namespace ? xstrdup (namespace) : NULL;
-  s->cache_source = (struct cache_source){ .kind = watch->kind, .namespace = s->namespace, .label = watch->selector };
+  s->cache_source = (struct cache_source){
+    .kind = watch->kind, .child = child, .namespace = s->namespace, .label = watch->selector
+  };
   s->informer = kube_informer_start (c->options.client, &options, &handler);
+}
+
+static void
+start_child_source (struct controller *c, enum ray_child_kind child, const char *namespace)
+{
+  const struct ray_child_type *type = &ray_child_types[child];
+  struct watch watch = { CACHE_CHILD, type->plural, type->prefix, type->plural, RAY_LABEL_CLUSTER };
+
+  start_source (c, &c->sources[c->nsources++], &watch, child, namespace);
 }
 
 void
@@ -93,11 +113,16 @@ controller_start_sources (struct controller *c)
 {
   size_t nnamespaces = c->options.nnamespaces ? c->options.nnamespaces : 1;
 
-  c->sources = xcalloc (nnamespaces * ARRAY_LEN (watches), sizeof (*c->sources));
+  c->sources = xcalloc (nnamespaces * (ARRAY_LEN (watches) + ARRAY_LEN (watched_children)), sizeof (*c->sources));
   for (size_t n = 0; n < nnamespaces; n++)
-    for (size_t w = 0; w < ARRAY_LEN (watches); w++)
-      start_source (c, &c->sources[c->nsources++], &watches[w],
-                    c->options.nnamespaces ? c->options.namespaces[n] : NULL);
+    {
+      const char *namespace = c->options.nnamespaces ? c->options.namespaces[n] : NULL;
+
+      for (size_t w = 0; w < ARRAY_LEN (watches); w++)
+        start_source (c, &c->sources[c->nsources++], &watches[w], RAY_CHILD_SERVICE, namespace);
+      for (size_t w = 0; w < ARRAY_LEN (watched_children); w++)
+        start_child_source (c, watched_children[w], namespace);
+    }
 }
 
 void
@@ -121,7 +146,7 @@ controller_sources_synced (const struct controller *c, struct error *why)
       const struct source *s = &c->sources[i];
       struct error err = { 0 };
 
-      if (kube_informer_synced (s->informer))
+      if (s->cache_source.kind == CACHE_CHILD || kube_informer_synced (s->informer))
         continue;
       kube_informer_error (s->informer, &err);
       error_set (why, EAGAIN, "the list of %s is not complete yet%s%s", s->name, err.message[0] ? ": " : "",
@@ -132,19 +157,32 @@ controller_sources_synced (const struct controller *c, struct error *why)
 }
 
 static bool
-watches_object (const struct cache_source *s, enum cache_kind kind, const cJSON *object)
+watches_object (const struct cache_source *s, enum cache_kind kind, enum ray_child_kind child, const cJSON *object)
 {
-  return s->kind == kind && (s->namespace == NULL || text_eq (s->namespace, json_str (object, "metadata", "namespace")))
+  return s->kind == kind && (kind != CACHE_CHILD || s->child == child)
+         && (s->namespace == NULL || text_eq (s->namespace, json_str (object, "metadata", "namespace")))
          && (s->label == NULL || json_get (object, "metadata", "labels", s->label) != NULL);
+}
+
+static void
+observe (struct controller *c, enum cache_kind kind, enum ray_child_kind child, const cJSON *object)
+{
+  for (size_t i = 0; i < c->nsources; i++)
+    if (watches_object (&c->sources[i].cache_source, kind, child, object))
+      {
+        cache_observe (c->cache, &c->sources[i].cache_source, object);
+        return;
+      }
 }
 
 void
 controller_observe (struct controller *c, enum cache_kind kind, const cJSON *object)
 {
-  for (size_t i = 0; i < c->nsources; i++)
-    if (watches_object (&c->sources[i].cache_source, kind, object))
-      {
-        cache_observe (c->cache, &c->sources[i].cache_source, object);
-        return;
-      }
+  observe (c, kind, RAY_CHILD_SERVICE, object);
+}
+
+void
+controller_observe_child (struct controller *c, enum ray_child_kind child, const cJSON *object)
+{
+  observe (c, child == RAY_CHILD_SERVICE ? CACHE_SERVICE : CACHE_CHILD, child, object);
 }

@@ -144,8 +144,9 @@ ray_add_autoscaler (struct pod_build *b)
 
   if (!b->group->is_head || !b->cluster->autoscaling)
     return;
-  ray_check_name (name, account != NULL && *account != '\0' ? account : b->cluster->name);
-  json_set_str (b->spec, "serviceAccountName", name);
+  ray_check_name (name, b->cluster->name);
+  if (account == NULL || *account == '\0')
+    json_set_str (b->spec, "serviceAccountName", name);
   if (text_eq (version, "v1") || text_eq (version, "v2"))
     ray_env_set (b->ray, "RAY_enable_autoscaler_v2", text_eq (version, "v2") ? "true" : "false", NULL);
   if (json_find (containers, "name", RAY_AUTOSCALER_CONTAINER) != NULL)

@@ -1,22 +1,9 @@
-/* The head Service and the headless worker Service (§2.3). */
+/* The head Service, the headless worker Service and the serve Service (§2.3). */
 #include "ray/ray_internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-
-static cJSON *
-new_service (const struct ray_cluster *cluster, const char *name)
-{
-  cJSON *service = cJSON_CreateObject (), *meta;
-
-  json_set_str (service, "apiVersion", "v1");
-  json_set_str (service, "kind", "Service");
-  meta = json_obj (service, "metadata");
-  json_set_str (meta, "name", name);
-  json_set_str (meta, "namespace", cluster->namespace);
-  return service;
-}
 
 /* ---- ports ---- */
 
@@ -201,7 +188,7 @@ ray_build_head_service (const struct ray_cluster *cluster, const struct ray_opti
   if (type == NULL || *type == '\0')
     type = "ClusterIP";
   ray_head_service_name (name, cluster);
-  service = new_service (cluster, name);
+  service = ray_new_object (cluster, RAY_CHILD_SERVICE, name);
   add_head_metadata (json_get (service, "metadata"), cluster, custom, selector);
   spec = json_obj (service, "spec");
   if (cJSON_IsObject (custom))
@@ -227,7 +214,7 @@ ray_build_headless_service (const struct ray_cluster *cluster, const struct ray_
 
   (void) options;
   ray_headless_service_name (name, cluster);
-  service = new_service (cluster, name);
+  service = ray_new_object (cluster, RAY_CHILD_SERVICE, name);
   json_set_str (json_obj (json_get (service, "metadata"), "labels"), RAY_LABEL_HEADLESS, cluster->name);
   spec = json_obj (service, "spec");
   json_set_str (spec, "type", "ClusterIP");
@@ -235,6 +222,51 @@ ray_build_headless_service (const struct ray_cluster *cluster, const struct ray_
   selector = json_obj (spec, "selector");
   json_set_str (selector, RAY_LABEL_CLUSTER, cluster->name);
   json_set_str (selector, RAY_LABEL_NODE_TYPE, "worker");
+  ray_set_owner (service, cluster);
+  return service;
+}
+
+/* Those ports of the Ray container whose name is serve or begins with serve-. */
+static cJSON *
+serve_ports (const struct ray_cluster *cluster)
+{
+  const cJSON *containers = json_get (cluster->head.template, "spec", "containers");
+  const cJSON *declared = json_get (cJSON_GetArrayItem (containers, 0), "ports"), *port;
+  cJSON *ports = cJSON_CreateArray ();
+
+  if (cJSON_IsArray (declared))
+    cJSON_ArrayForEach (port, declared)
+      {
+        const char *name = json_str (port, "name");
+
+        if (text_eq (name, "serve") || (name != NULL && text_starts_with (name, "serve-")))
+          add_container_port (ports, port);
+      }
+  return ports;
+}
+
+/* NULL when the Ray container of the head names no serve port: ray_validate says so. Upstream's labels, and ours by
+ * which the controller finds it again. */
+cJSON *
+ray_build_serve_service (const struct ray_cluster *cluster, const struct ray_options *options)
+{
+  cleanup_free char *name = xasprintf ("%s-serve-svc", cluster->name), *label = xasprintf ("%s-serve", cluster->name);
+  const char *type = json_str (cluster->head.spec, "serviceType");
+  cleanup_json cJSON *ports = serve_ports (cluster);
+  cJSON *service, *labels, *spec;
+
+  (void) options;
+  if (ports->child == NULL)
+    return NULL;
+  service = ray_new_object (cluster, RAY_CHILD_SERVICE, name);
+  labels = ray_add_common_labels (service, cluster);
+  json_set_str (labels, "ray.io/originated-from-cr-name", cluster->name);
+  json_set_str (labels, RAY_LABEL_ORIGIN_CRD, "RayCluster");
+  json_set_str (labels, RAY_LABEL_SERVE, label);
+  spec = json_obj (service, "spec");
+  json_set_str (spec, "type", type != NULL && *type != '\0' ? type : "ClusterIP");
+  json_set_str (json_obj (spec, "selector"), RAY_LABEL_CLUSTER, cluster->name);
+  json_set (spec, "ports", take_ptr (ports));
   ray_set_owner (service, cluster);
   return service;
 }

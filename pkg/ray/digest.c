@@ -1,4 +1,5 @@
 /* digest.c - the few facts about a Pod or Service that planning and status need, in one allocation. */
+#include "ray/children.h"
 #include "ray/plan.h"
 
 #include <stdio.h>
@@ -190,6 +191,12 @@ endpoints_text (const cJSON *service)
   return json_print (endpoints);
 }
 
+static bool
+made_by_us (const cJSON *labels)
+{
+  return text_eq (json_str (labels, "app.kubernetes.io/created-by"), "kuberay-operator");
+}
+
 struct ray_service *
 ray_service_digest (const cJSON *service)
 {
@@ -199,6 +206,9 @@ ray_service_digest (const cJSON *service)
   struct ray_service s = {
     .resource_version = version_of (service),
     .is_head = text_eq (json_str (labels, RAY_LABEL_NODE_TYPE), "head"),
+    .deleting = json_get (service, "metadata", "deletionTimestamp") != NULL,
+    /* The address of a head or of a slice stays as long as pods may know it. */
+    .prunable = made_by_us (labels) && json_get (labels, RAY_LABEL_SERVE) != NULL,
   };
 
   if (cluster == NULL)
@@ -217,6 +227,30 @@ ray_service_digest (const cJSON *service)
                    { &s.endpoints, endpoints },
                },
                7);
+}
+
+struct ray_child_seen *
+ray_child_digest (enum ray_child_kind kind, const cJSON *object)
+{
+  const cJSON *labels = json_get (object, "metadata", "labels");
+  struct ray_child_seen s = {
+    .kind = kind,
+    .resource_version = version_of (object),
+    .deleting = json_get (object, "metadata", "deletionTimestamp") != NULL,
+    .prunable = ray_child_types[kind].prune && made_by_us (labels),
+  };
+
+  if (json_str (labels, RAY_LABEL_CLUSTER) == NULL)
+    return NULL;
+  return pack (&s, sizeof (s),
+               (const struct text_slot[]){
+                   { &s.namespace, json_str (object, "metadata", "namespace") },
+                   { &s.name, json_str (object, "metadata", "name") },
+                   { &s.uid, json_str (object, "metadata", "uid") },
+                   { &s.cluster, json_str (labels, RAY_LABEL_CLUSTER) },
+                   { &s.owner_uid, json_str (controller_owner (object), "uid") },
+               },
+               5);
 }
 
 bool

@@ -11,7 +11,6 @@ const struct ray_plan_options ray_default_plan_options = { .terminating_timeout_
 
 enum
 {
-  STAGE_SERVICES,
   STAGE_LEDGER,
   STAGE_PODS
 };
@@ -462,28 +461,6 @@ plan_group (struct planner *p, const struct ray_group *group)
 
 /* ---- the cluster ---- */
 
-static void
-plan_services (struct planner *p)
-{
-  bool head = false, headless = !ray_cluster_multi_host (p->cluster);
-
-  for (size_t i = 0; i < p->observed->nservices; i++)
-    {
-      const struct ray_service *service = p->observed->services[i];
-      char name[RAY_NAME_SIZE];
-
-      if (!text_eq (service->owner_uid, p->cluster->uid))
-        continue;
-      ray_headless_service_name (name, p->cluster);
-      head |= service->is_head;
-      headless |= strcmp (service->name, name) == 0;
-    }
-  if (!head)
-    add_op (p->plan, RAY_OP_CREATE_HEAD_SERVICE, STAGE_SERVICES);
-  if (!headless)
-    add_op (p->plan, RAY_OP_CREATE_HEADLESS_SERVICE, STAGE_SERVICES);
-}
-
 /* Owned pods that no group of the spec accounts for: a group that was removed, or a head that calls itself something
  * else. */
 static void
@@ -551,7 +528,6 @@ ray_plan_make (struct ray_plan *plan, const struct ray_cluster *cluster, const s
     return;
   ray_ledger_parse (&p.ledger, json_str (cluster->object, "metadata", "annotations", RAY_ANNOTATION_SLICES));
   ray_ledger_retain (&p.ledger, cluster);
-  plan_services (&p);
   plan_pods (&p);
   if (p.ledger.changed)
     {
@@ -560,6 +536,21 @@ ray_plan_make (struct ray_plan *plan, const struct ray_cluster *cluster, const s
     }
   ray_ledger_free (&p.ledger);
   order_ops (plan);
+}
+
+void
+ray_plan_hold (struct ray_plan *plan, bool workers_too)
+{
+  size_t kept = 0;
+
+  for (size_t i = 0; i < plan->nops; i++)
+    {
+      const struct ray_op *op = &plan->ops[i];
+
+      if (op->kind != RAY_OP_CREATE_POD || !(workers_too || op->group->is_head))
+        plan->ops[kept++] = *op;
+    }
+  plan->nops = kept;
 }
 
 void

@@ -1,6 +1,6 @@
-/* plan.h - from what a RayCluster wants and what exists to what to do next. Level-triggered and pure: the same picture
- * always gives the same plan; names are a function of identity, so that a repeated or overlapping create cannot make
- * two of one host (design §4).
+/* plan.h - from what a RayCluster wants and what exists to what to do next about its pods. Level-triggered and pure:
+ * the same picture always gives the same plan; names are a function of identity, so that a repeated or overlapping
+ * create cannot make two of one host (design §4).
  *
  * Slices. A slice is one replica of a group: `hosts` pods for a multi-host group, one pod else; the head is a slice of
  * one. A slice that was never complete is forming and gets its missing hosts; one that was complete and lost a host is
@@ -56,7 +56,9 @@ struct ray_service
   const char *cluster_ip; /* "None" when headless */
   const char *endpoints;  /* JSON object text: port name -> nodePort, else targetPort (facts §1.5) */
   uint64_t resource_version;
-  bool is_head; /* labelled ray.io/node-type=head */
+  bool is_head;  /* labelled ray.io/node-type=head */
+  bool deleting; /* has a deletionTimestamp */
+  bool prunable; /* goes when it is no longer desired (ray/children.h) */
 };
 
 /* One allocation each: free () frees all. NULL when the object is not of a RayCluster (no label). */
@@ -78,8 +80,6 @@ bool ray_pod_owned (const struct ray_pod *pod, const struct ray_cluster *cluster
 
 enum ray_op_kind
 {
-  RAY_OP_CREATE_HEAD_SERVICE,
-  RAY_OP_CREATE_HEADLESS_SERVICE,
   RAY_OP_WRITE_LEDGER, /* merge-patch RAY_ANNOTATION_SLICES with plan->ledger, guarded by the cluster's resourceVersion
                         */
   RAY_OP_DELETE_POD,   /* with uid precondition */
@@ -89,7 +89,7 @@ enum ray_op_kind
 struct ray_op
 {
   enum ray_op_kind kind;
-  int stage;                     /* operations of one stage run in parallel; a failed stage 0 or 1 ends the plan */
+  int stage;                     /* operations of one stage run in parallel; a failed stage 0 ends the plan */
   const struct ray_group *group; /* pods: the group; NULL when it is no longer in the spec */
   struct ray_identity identity;  /* created pods */
   uint64_t name_seed;            /* created pods: see ray_op_rename */
@@ -115,6 +115,8 @@ extern const struct ray_plan_options ray_default_plan_options;
 /* `cluster` must have passed ray_validate. Everything in the plan points into cluster and observed. */
 void ray_plan_make (struct ray_plan *plan, const struct ray_cluster *cluster, const struct ray_observed *observed,
                     const struct ray_plan_options *options, int64_t now_ms);
+/* Takes creations out of the plan: those of heads, or of all pods. For when an object they need is missing. */
+void ray_plan_hold (struct ray_plan *plan, bool workers_too);
 void ray_plan_free (struct ray_plan *plan);
 #define cleanup_plan __attribute__ ((cleanup (ray_plan_free)))
 

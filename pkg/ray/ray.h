@@ -1,5 +1,5 @@
-/* ray.h - the RayCluster: what a ray.io/v1 object says (cluster), whether it makes sense (validate), the Services and
- * Pods it stands for (build), what to do next about what exists (plan) and what to tell its user (status). Pure: no
+/* ray.h - the RayCluster: what a ray.io/v1 object says (cluster), whether it makes sense (validate), the Pods it
+ * stands for (build) and the other objects it owns (children), what to do next about what exists (plan) and what to tell its user (status). Pure: no
  * I/O, no clock, no globals that change. Rules: facts/kuberay.md, "§" below means its sections. */
 #ifndef RAY_RAY_H
 #define RAY_RAY_H
@@ -7,6 +7,7 @@
 #include "ray/cluster.h"
 #include "ray/validate.h"
 #include "ray/build.h"
+#include "ray/children.h"
 #include "ray/plan.h"
 #include "ray/status.h"
 

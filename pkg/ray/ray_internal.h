@@ -3,6 +3,7 @@
 #define RAY_RAY_INTERNAL_H
 
 #include "ray/build.h"
+#include "ray/children.h"
 #include "ray/cluster.h"
 #include "ray/validate.h"
 
@@ -14,6 +15,8 @@
 #define RAY_PORT_AGENT 52365
 
 #define RAY_ANNOTATION_OVERWRITE_CMD "ray.io/overwrite-container-cmd"
+#define RAY_ANNOTATION_FT_ENABLED "ray.io/ft-enabled"
+#define RAY_ANNOTATION_STORAGE_NAMESPACE "ray.io/external-storage-namespace"
 #define RAY_AUTOSCALER_CONTAINER "autoscaler"
 #define RAY_WAIT_CONTAINER "wait-gcs-ready"
 
@@ -35,6 +38,37 @@ int ray_param_port (const cJSON *params, const char *key, int def);
 const char *
 ray_head_port (const struct ray_cluster *cluster);          /* the GCS port as text: param `port` of the head or 6379 */
 bool ray_autoscaler_v2 (const struct ray_cluster *cluster); /* autoscaling with the explicit version v2 */
+
+/* ---- features (features.c) ---- */
+
+enum ray_fault_tolerance
+{
+  RAY_FT_NONE,
+  RAY_FT_REDIS,               /* by gcsFaultToleranceOptions */
+  RAY_FT_REDIS_BY_ANNOTATION, /* by ray.io/ft-enabled */
+  RAY_FT_ROCKSDB,
+};
+enum ray_fault_tolerance ray_fault_tolerance (const struct ray_cluster *cluster);
+const char *ray_storage_namespace (const struct ray_cluster *cluster); /* options > annotation > uid (§3.4) */
+void ray_claim_name (char out[RAY_NAME_SIZE + 16],
+                     const struct ray_cluster *cluster); /* rocksdb: of the volume claim */
+
+enum ray_auth
+{
+  RAY_AUTH_NONE,
+  RAY_AUTH_TOKEN,
+  RAY_AUTH_K8S_TOKEN,
+};
+enum ray_auth ray_auth (const struct ray_cluster *cluster);
+void ray_token_secret_name (char out[RAY_NAME_SIZE], const struct ray_cluster *cluster);
+bool ray_needs_token_secret (const struct ray_cluster *cluster); /* and it is ours to make */
+
+/* ---- objects (children.c) ---- */
+
+/* apiVersion, kind, name, namespace. */
+cJSON *ray_new_object (const struct ray_cluster *cluster, enum ray_child_kind kind, const char *name);
+/* ray.io/cluster and the two app.kubernetes.io ones; returns the labels. */
+cJSON *ray_add_common_labels (cJSON *object, const struct ray_cluster *cluster);
 
 /* Removes null members and elements, at any depth. null means "not set" in every Kubernetes type; without it builders
  * need not tell null from absent, and what is posted has none. */

@@ -141,27 +141,9 @@ has_history (const cJSON *spec)
 }
 
 static bool
-has_network_policy (const cJSON *spec)
-{
-  return cJSON_IsObject (json_get (spec, "networkPolicy"));
-}
-
-static bool
-has_ingress (const cJSON *spec)
-{
-  return json_bool (spec, false, "headGroupSpec", "enableIngress");
-}
-
-static bool
 has_recreate (const cJSON *spec)
 {
   return text_eq (json_str (spec, "upgradeStrategy", "type"), "Recreate");
-}
-
-static bool
-has_autoscaling (const cJSON *spec)
-{
-  return json_bool (spec, false, "enableInTreeAutoscaling");
 }
 
 static const struct feature
@@ -174,13 +156,7 @@ static const struct feature
   { "spec.authOptions.mode", has_token_auth, "Ray runs without a token" },
   { "spec.tlsOptions.enabled", has_tls, "Ray's traffic is not encrypted" },
   { "spec.historyServerOptions", has_history, "no collector runs beside Ray" },
-  { "spec.networkPolicy", has_network_policy, "no NetworkPolicy is made" },
-  { "spec.headGroupSpec.enableIngress", has_ingress, "no Ingress is made" },
   { "spec.upgradeStrategy.type", has_recreate, "pods keep the templates they were made from until they are deleted" },
-  { "spec.enableInTreeAutoscaling", has_autoscaling,
-    "create the head's ServiceAccount (named like the RayCluster unless the template names one), a Role with get, "
-    "list, watch "
-    "and patch on pods and get and patch on rayclusters.ray.io, and a RoleBinding yourself" },
 };
 
 void

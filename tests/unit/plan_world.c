@@ -35,40 +35,17 @@ world_free (struct world *w)
   cJSON_Delete (w->object);
 }
 
-static struct ray_service *
-make_service (const char *name, bool head)
-{
-  cleanup_json cJSON *service = cJSON_CreateObject ();
-  cJSON *metadata = json_obj (service, "metadata"), *owner = json_push_obj (json_arr (metadata, "ownerReferences"));
-
-  json_set_str (metadata, "name", name);
-  json_set_str (metadata, "namespace", NAMESPACE);
-  json_set_str (json_obj (metadata, "labels"), head ? RAY_LABEL_CLUSTER : RAY_LABEL_HEADLESS, "c");
-  if (head)
-    json_set_str (json_obj (metadata, "labels"), RAY_LABEL_NODE_TYPE, "head");
-  json_set_str (owner, "uid", "uid-1");
-  json_set_bool (owner, "controller", true);
-  return ray_service_digest (service);
-}
-
 void
 world_plan (struct world *w)
 {
-  const struct ray_service *services[2];
-  struct ray_observed observed = { .pods = (const struct ray_pod **) w->pods, .npods = w->npods, .services = services };
+  struct ray_observed observed = { .pods = (const struct ray_pod **) w->pods, .npods = w->npods };
   struct error err = { 0 };
 
   ray_plan_free (&w->plan);
   ray_cluster_free (&w->cluster);
   if (ray_cluster_decode (&w->cluster, w->object, NULL, &err) < 0)
     fail_msg ("%s", err.message);
-  if (w->head_service)
-    services[observed.nservices++] = make_service ("c-head-svc", true);
-  if (w->headless_service)
-    services[observed.nservices++] = make_service ("c-headless", false);
   ray_plan_make (&w->plan, &w->cluster, &observed, &ray_default_plan_options, w->now_ms);
-  for (size_t i = 0; i < observed.nservices; i++)
-    free ((void *) (uintptr_t) services[i]);
 }
 
 /* The digest of the pod that the op asks for, as the API server would store it. */
@@ -141,11 +118,7 @@ world_apply (struct world *w, bool (*fails) (void *data, const struct ray_op *op
             return; /* the later stages do not run */
           continue;
         }
-      if (op->kind == RAY_OP_CREATE_HEAD_SERVICE)
-        w->head_service = true;
-      else if (op->kind == RAY_OP_CREATE_HEADLESS_SERVICE)
-        w->headless_service = true;
-      else if (op->kind == RAY_OP_WRITE_LEDGER)
+      if (op->kind == RAY_OP_WRITE_LEDGER)
         json_set_str (json_obj (json_obj (w->object, "metadata"), "annotations"), RAY_ANNOTATION_SLICES,
                       w->plan.ledger);
       else if (op->kind == RAY_OP_CREATE_POD)

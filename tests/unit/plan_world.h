@@ -11,7 +11,6 @@ struct world
   struct ray_cluster cluster; /* decoded anew by world_plan */
   struct ray_pod **pods;
   size_t npods, cap;
-  bool head_service, headless_service;
   int64_t now_ms;
   struct ray_plan plan; /* the last one */
 };

@@ -43,11 +43,9 @@ test_new_cluster_gets_everything_in_order (void **state)
   (void) state;
   world_init (&w, two_groups);
   world_plan (&w);
-  assert_int_equal (w.plan.nops, 2 + 1 + 4 + 2);
-  assert_int_equal (w.plan.ops[0].kind, RAY_OP_CREATE_HEAD_SERVICE);
-  assert_int_equal (w.plan.ops[1].kind, RAY_OP_CREATE_HEADLESS_SERVICE);
-  assert_true (w.plan.ops[2].group->is_head);
-  for (size_t i = 3; i < w.plan.nops; i++)
+  assert_int_equal (w.plan.nops, 1 + 4 + 2);
+  assert_true (w.plan.ops[0].group->is_head);
+  for (size_t i = 1; i < w.plan.nops; i++)
     {
       const struct ray_op *op = &w.plan.ops[i];
 
@@ -325,7 +323,6 @@ test_foreign_pods_are_left_alone_and_not_counted (void **state)
   world_init (&w, two_groups);
   world_settle (&w);
   json_set_str (json_obj (w.object, "metadata"), "uid", "uid-of-a-new-cluster");
-  w.head_service = w.headless_service = false;
   world_plan (&w);
   assert_int_equal (world_ops (&w, RAY_OP_DELETE_POD), 0);
   assert_int_equal (world_ops (&w, RAY_OP_CREATE_POD), 7);

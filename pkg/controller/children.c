@@ -1,0 +1,516 @@
+/* children.c - the owned objects other than pods: made when missing, brought back when changed, deleted when no longer
+ * desired. What to wish and what to mend is pkg/ray's to say (ray/children.h).
+ *
+ * An object is read only when there is reason to: it is not of the version it had when it was last right, the wish has
+ * changed, or it has not been looked at since the start. */
+#include "controller/controller_internal.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+
+#include <openssl/evp.h>
+
+/* Of a conversation about one object at the most: create, refused; read; repair, conflict; read; repair. */
+#define MAX_ROUNDS 6
+/* Another controller that undoes our repairs is answered this often at the most. */
+#define REPAIR_INTERVAL_MS 2000
+/* What is not watched is looked at again after this long: within the resync of a ready cluster (300 s). */
+#define RECHECK_MS 240000
+
+enum step
+{
+  STEP_DONE,
+  STEP_CREATE,
+  STEP_GET,
+  STEP_PATCH,
+};
+
+struct item
+{
+  const struct ray_child *child;
+  const struct ray_child_type *type;
+  const char *name;
+  char *id; /* "plural/name" */
+  struct cache_memo memo;
+  enum step step;
+  char *patch; /* to be sent. Owned */
+  bool absent; /* it is known not to be there, or not as pods need it */
+};
+
+struct work
+{
+  struct controller *c;
+  const struct ray_cluster *cluster;
+  const struct cache_snapshot *snapshot;
+  struct children_result *result;
+  char *key;
+  struct item *items;
+  size_t *asked; /* the items of the batch in flight */
+  size_t count;
+};
+
+static char *
+path_of (const struct work *w, const struct ray_child_type *type, const char *name)
+{
+  return xasprintf ("%s/namespaces/%s/%s%s%s", type->prefix, w->cluster->namespace, type->plural, name ? "/" : "",
+                    log_nonnull (name));
+}
+
+/* ---- telling ---- */
+
+static void
+tell (const struct work *w, const struct item *item, enum kube_event_type type, const char *what, const char *action,
+      const char *note)
+{
+  cleanup_free char *reason = xasprintf ("%s%s", what, item->type->suffix);
+
+  report_event (w->c, w->cluster, type, reason, action, note);
+}
+
+/* A failure. Pods that need the object wait, and the condition says why. */
+static void
+fail (struct work *w, struct item *item, const char *what, const char *action, const char *message)
+{
+  struct children_result *r = w->result;
+
+  item->step = STEP_DONE;
+  item->absent = true;
+  r->failed = true;
+  controller_count (w->c, &w->c->stats.failures, 1);
+  tell (w, item, KUBE_EVENT_WARNING, what, action, message);
+  if (item->child->gate == RAY_GATE_NONE || r->failure.reason != NULL)
+    return;
+  snprintf (r->failure_text, sizeof (r->failure_text), "%s", message);
+  r->failure = (struct ray_failure){ item->type->failure, r->failure_text };
+}
+
+/* A live object of ours that cannot be written although it is there: pods do not wait for that. */
+static void
+fail_repair (struct work *w, struct item *item, const char *message)
+{
+  item->step = STEP_DONE;
+  w->result->failed = true;
+  controller_count (w->c, &w->c->stats.failures, 1);
+  tell (w, item, KUBE_EVENT_WARNING, "FailedToUpdate", "Update", message);
+}
+
+static void
+fail_foreign (struct work *w, struct item *item)
+{
+  cleanup_free char *message
+      = xasprintf ("%s %s/%s exists and does not belong to this RayCluster: delete or rename it, or choose another "
+                   "cluster name",
+                   item->type->kind, w->cluster->namespace, item->name);
+  bool policy = item->child->kind == RAY_CHILD_NETWORK_POLICY;
+
+  fail (w, item, "FailedToCreate", "Create", message);
+  if (policy)
+    report_event (w->c, w->cluster, KUBE_EVENT_WARNING, "NetworkPolicyNameCollision", "Create", message);
+}
+
+static void
+fail_missing (struct work *w, struct item *item)
+{
+  cleanup_free char *message
+      = xasprintf ("%s %s/%s, which the RayCluster names, does not exist: create it, or leave its name out of the spec",
+                   item->type->kind, w->cluster->namespace, item->name);
+
+  if (item->child->kind == RAY_CHILD_SERVICE_ACCOUNT)
+    report_event (w->c, w->cluster, KUBE_EVENT_WARNING, "AutoscalerServiceAccountNotFound", "Create", message);
+  fail (w, item, "FailedToCreate", "Create", message);
+}
+
+/* ---- remembering ---- */
+
+static uint64_t
+version_of (const cJSON *object)
+{
+  return strtoull (log_nonnull (json_str (object, "metadata", "resourceVersion")), NULL, 10);
+}
+
+/* The object is as it should be, or as near as it can be brought. */
+static void
+settle (struct work *w, struct item *item, const cJSON *live)
+{
+  cleanup_free char *complaint = ray_child_complaint (item->child, live);
+
+  item->step = STEP_DONE;
+  if (complaint != NULL)
+    {
+      cleanup_free char *note
+          = xasprintf ("%s %s/%s: %s", item->type->noun, w->cluster->namespace, item->name, complaint);
+
+      tell (w, item, KUBE_EVENT_WARNING, "FailedToUpdate", "Update", note);
+    }
+  item->memo.version = version_of (live);
+  item->memo.hash = item->child->hash;
+  item->memo.checked_ms = clock_mono_ms ();
+  cache_memo_set (w->c->cache, w->key, item->id, &item->memo);
+}
+
+/* ---- what to do first ---- */
+
+struct seen
+{
+  uint64_t version;
+  bool deleting;
+};
+
+static bool
+find_seen (const struct work *w, enum ray_child_kind kind, const char *name, struct seen *seen)
+{
+  const struct cache_snapshot *s = w->snapshot;
+
+  for (size_t i = 0; kind == RAY_CHILD_SERVICE && i < s->observed.nservices; i++)
+    if (strcmp (s->observed.services[i]->name, name) == 0)
+      {
+        *seen = (struct seen){ s->observed.services[i]->resource_version, s->observed.services[i]->deleting };
+        return true;
+      }
+  for (size_t i = 0; i < s->nchildren; i++)
+    if (s->children[i]->kind == kind && strcmp (s->children[i]->name, name) == 0)
+      {
+        *seen = (struct seen){ s->children[i]->resource_version, s->children[i]->deleting };
+        return true;
+      }
+  return false;
+}
+
+static bool
+is_watched (const struct ray_child *child)
+{
+  return !child->external && child->kind != RAY_CHILD_SECRET;
+}
+
+/* Time decides; and what a cluster that has a status had before is rather read than made. */
+static enum step
+first_step_unwatched (const struct work *w, const struct item *item, bool known)
+{
+  if (known && item->memo.hash == item->child->hash && clock_mono_ms () - item->memo.checked_ms < RECHECK_MS)
+    return STEP_DONE;
+  return known || item->child->external || json_get (w->cluster->object, "status") != NULL ? STEP_GET : STEP_CREATE;
+}
+
+static enum step
+first_step (struct work *w, struct item *item)
+{
+  bool known = cache_memo_get (w->c->cache, w->key, item->id, &item->memo);
+  int64_t wait = item->memo.written_ms ? item->memo.written_ms + REPAIR_INTERVAL_MS - clock_mono_ms () : 0;
+  struct seen seen;
+
+  if (!is_watched (item->child))
+    return first_step_unwatched (w, item, known);
+  if (!find_seen (w, item->child->kind, item->name, &seen))
+    return STEP_CREATE;
+  if (seen.deleting)
+    {
+      item->absent = true; /* its end wakes the cluster */
+      return STEP_DONE;
+    }
+  if (known && item->memo.version == seen.version && item->memo.hash == item->child->hash)
+    return STEP_DONE;
+  if (wait <= 0 || item->memo.hash != item->child->hash)
+    return STEP_GET;
+  if (w->result->requeue_ms == 0 || wait < w->result->requeue_ms)
+    w->result->requeue_ms = wait;
+  return STEP_DONE;
+}
+
+/* ---- requests and answers ---- */
+
+/* The token that authenticates the cluster's processes to each other: 32 random bytes (§2.3). */
+static int
+add_token (cJSON *secret)
+{
+  unsigned char random[32];
+  char text[EVP_ENCODE_LENGTH (sizeof (random)) + 1];
+
+  if (getrandom (random, sizeof (random), 0) != (ssize_t) sizeof (random))
+    return -EIO;
+  EVP_EncodeBlock ((unsigned char *) text, random, sizeof (random));
+  json_set_str (json_obj (secret, "stringData"), RAY_AUTH_TOKEN_KEY, text);
+  explicit_bzero (random, sizeof (random));
+  explicit_bzero (text, sizeof (text));
+  return 0;
+}
+
+static int
+make_create (struct work *w, struct item *item, struct kube_request *request)
+{
+  cleanup_json cJSON *copy = NULL;
+
+  *request = (struct kube_request){ .verb = KUBE_POST, .path = path_of (w, item->type, NULL) };
+  if (item->child->kind == RAY_CHILD_SECRET)
+    {
+      copy = cJSON_Duplicate (item->child->object, true);
+      if (add_token (copy) < 0)
+        {
+          free (take_ptr (request->path));
+          return -EIO;
+        }
+    }
+  request->body = json_print (copy ? copy : item->child->object);
+  return 0;
+}
+
+static int
+make_get (struct work *w, struct item *item, struct kube_request *request)
+{
+  *request = (struct kube_request){ .verb = KUBE_GET, .path = path_of (w, item->type, item->name) };
+  return 0;
+}
+
+static int
+make_patch (struct work *w, struct item *item, struct kube_request *request)
+{
+  *request = (struct kube_request){ .verb = KUBE_PATCH_MERGE,
+                                    .path = path_of (w, item->type, item->name),
+                                    .body = take_ptr (item->patch) };
+  return 0;
+}
+
+static void
+done_create (struct work *w, struct item *item, struct kube_response *response)
+{
+  cleanup_free char *note = xasprintf ("Created %s %s/%s", item->type->noun, w->cluster->namespace, item->name);
+
+  if (response->status == 409)
+    {
+      item->step = STEP_GET;
+      return;
+    }
+  if (!kube_ok (response))
+    {
+      fail (w, item, "FailedToCreate", "Create", response->error.message);
+      return;
+    }
+  controller_observe_child (w->c, item->child->kind, response->body);
+  item->absent = false;
+  tell (w, item, KUBE_EVENT_NORMAL, "Created", "Create", note);
+  settle (w, item, response->body);
+}
+
+/* Guarded by the version it was made from: ports and rules are replaced whole. */
+static void
+prepare_patch (struct item *item, cJSON *patch, const cJSON *live)
+{
+  json_set_copy (json_obj (patch, "metadata"), "resourceVersion", json_get (live, "metadata", "resourceVersion"));
+  free (item->patch);
+  item->patch = json_print (patch);
+  item->step = STEP_PATCH;
+}
+
+static void
+done_get (struct work *w, struct item *item, struct kube_response *response)
+{
+  cleanup_json cJSON *patch = NULL;
+
+  if (response->status == 404 && item->child->external)
+    fail_missing (w, item);
+  else if (response->status == 404)
+    item->step = STEP_CREATE;
+  else if (!kube_ok (response))
+    fail (w, item, "FailedToCreate", "Create", response->error.message);
+  else if (item->child->external)
+    settle (w, item, response->body);
+  else if (!ray_child_is_ours (item->child, w->cluster, response->body))
+    fail_foreign (w, item);
+  else if (json_get (response->body, "metadata", "deletionTimestamp") != NULL)
+    {
+      item->absent = true;
+      item->step = STEP_DONE;
+    }
+  else if ((patch = ray_child_repair (item->child, response->body)) != NULL)
+    prepare_patch (item, patch, response->body);
+  else
+    {
+      controller_observe_child (w->c, item->child->kind, response->body);
+      settle (w, item, response->body);
+    }
+}
+
+static void
+done_patch (struct work *w, struct item *item, struct kube_response *response)
+{
+  cleanup_free char *note = xasprintf ("Updated %s %s/%s", item->type->noun, w->cluster->namespace, item->name);
+
+  if (response->status == 409)
+    item->step = STEP_GET;
+  else if (response->status == 404)
+    item->step = STEP_CREATE;
+  else if (!kube_ok (response))
+    fail_repair (w, item, response->error.message);
+  else
+    {
+      controller_observe_child (w->c, item->child->kind, response->body);
+      item->memo.written_ms = clock_mono_ms ();
+      tell (w, item, KUBE_EVENT_NORMAL, "Updated", "Update", note);
+      settle (w, item, response->body);
+    }
+}
+
+static const struct
+{
+  int (*make) (struct work *w, struct item *item, struct kube_request *request);
+  void (*done) (struct work *w, struct item *item, struct kube_response *response);
+} steps[] = {
+  [STEP_CREATE] = { make_create, done_create },
+  [STEP_GET] = { make_get, done_get },
+  [STEP_PATCH] = { make_patch, done_patch },
+};
+
+static int
+batch_make (void *data, size_t i, struct kube_request *request)
+{
+  struct work *w = data;
+  struct item *item = &w->items[w->asked[i]];
+
+  if (!atomic_load (&w->c->active))
+    return -ECANCELED;
+  return steps[item->step].make (w, item, request);
+}
+
+static void
+batch_done (void *data, size_t i, struct kube_response *response)
+{
+  struct work *w = data;
+  struct item *item = &w->items[w->asked[i]];
+
+  steps[item->step].done (w, item, response);
+}
+
+static void
+converse (struct work *w)
+{
+  for (int round = 0; round < MAX_ROUNDS && atomic_load (&w->c->active); round++)
+    {
+      size_t n = 0;
+
+      for (size_t i = 0; i < w->count; i++)
+        if (w->items[i].step != STEP_DONE)
+          w->asked[n++] = i;
+      if (n == 0)
+        return;
+      kube_batch (w->c->options.client, n, 0, batch_make, batch_done, w);
+    }
+}
+
+/* ---- what is not desired any more ---- */
+
+static bool
+is_desired (const struct work *w, enum ray_child_kind kind, const char *name)
+{
+  for (size_t i = 0; i < w->count; i++)
+    if (w->items[i].child->kind == kind && strcmp (w->items[i].name, name) == 0)
+      return true;
+  return false;
+}
+
+static void
+delete_one (struct work *w, enum ray_child_kind kind, const char *name, const char *uid)
+{
+  const struct ray_child_type *type = &ray_child_types[kind];
+  cleanup_json cJSON *options = cJSON_CreateObject ();
+  cleanup_free char *path = path_of (w, type, name), *body = NULL;
+  cleanup_free char *reason = NULL, *note = NULL;
+  cleanup_response struct kube_response response = { 0 };
+  struct kube_request request = { .verb = KUBE_DELETE, .path = path };
+  bool ok;
+
+  if (!atomic_load (&w->c->active))
+    return;
+  json_set_str (options, "apiVersion", "v1");
+  json_set_str (options, "kind", "DeleteOptions");
+  json_set_str (json_obj (options, "preconditions"), "uid", uid);
+  request.body = body = json_print (options);
+  kube_do (w->c->options.client, &request, &response);
+  if (response.status == 404 || response.status == 409)
+    return; /* gone already, or another object by now */
+  ok = kube_ok (&response);
+  w->result->failed |= !ok;
+  reason = xasprintf ("%s%s", ok ? "Deleted" : "FailedToDelete", type->suffix);
+  note = ok ? xasprintf ("Deleted %s %s/%s: the RayCluster no longer asks for it", type->noun, w->cluster->namespace,
+                         name)
+            : xstrdup (response.error.message);
+  report_event (w->c, w->cluster, ok ? KUBE_EVENT_NORMAL : KUBE_EVENT_WARNING, reason, "Delete", note);
+}
+
+/* Only what this cluster owns and we have made. */
+static void
+prune (struct work *w)
+{
+  const struct cache_snapshot *s = w->snapshot;
+
+  for (size_t i = 0; i < s->observed.nservices; i++)
+    {
+      const struct ray_service *v = s->observed.services[i];
+
+      if (v->prunable && !v->deleting && text_eq (v->owner_uid, w->cluster->uid)
+          && !is_desired (w, RAY_CHILD_SERVICE, v->name))
+        delete_one (w, RAY_CHILD_SERVICE, v->name, v->uid);
+    }
+  for (size_t i = 0; i < s->nchildren; i++)
+    {
+      const struct ray_child_seen *v = s->children[i];
+
+      if (v->prunable && !v->deleting && text_eq (v->owner_uid, w->cluster->uid) && !is_desired (w, v->kind, v->name))
+        delete_one (w, v->kind, v->name, v->uid);
+    }
+}
+
+/* ---- the whole ---- */
+
+static void
+begin (struct work *w, const struct ray_children *children)
+{
+  w->count = children->count;
+  w->items = xcalloc (w->count, sizeof (*w->items));
+  w->asked = xcalloc (w->count, sizeof (*w->asked));
+  w->key = xasprintf ("%s/%s", w->cluster->namespace, w->cluster->name);
+  for (size_t i = 0; i < w->count; i++)
+    {
+      struct item *item = &w->items[i];
+
+      item->child = &children->items[i];
+      item->type = &ray_child_types[item->child->kind];
+      item->name = ray_child_name (item->child);
+      item->id = xasprintf ("%s/%s", item->type->plural, item->name);
+      item->step = first_step (w, item);
+      item->absent |= item->step == STEP_CREATE;
+    }
+}
+
+static void
+end (struct work *w)
+{
+  for (size_t i = 0; i < w->count; i++)
+    {
+      struct item *item = &w->items[i];
+
+      w->result->failed |= item->step != STEP_DONE;
+      if (item->absent && item->child->gate > w->result->gate)
+        w->result->gate = item->child->gate;
+      free (item->id);
+      free (item->patch);
+    }
+  free (w->items);
+  free (w->asked);
+  free (w->key);
+}
+
+void
+children_apply (struct controller *c, const struct ray_cluster *cluster, const struct cache_snapshot *snapshot,
+                struct children_result *result)
+{
+  cleanup_children struct ray_children children = { 0 };
+  struct work w = { .c = c, .cluster = cluster, .snapshot = snapshot, .result = result };
+
+  *result = (struct children_result){ 0 };
+  ray_children_make (&children, cluster, &c->options.ray);
+  begin (&w, &children);
+  converse (&w);
+  prune (&w);
+  end (&w);
+}

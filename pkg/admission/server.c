@@ -70,7 +70,9 @@ start_daemon (struct admission_server *server, int fd)
     { MHD_OPTION_END, 0, NULL },
   };
 
-  return MHD_start_daemon (MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_TLS | MHD_USE_ITC | MHD_USE_ERROR_LOG, 0, NULL, NULL,
+  /* poll, not epoll: MHD_quiesce_daemon and an epoll thread that notices it both take the listening socket out of the
+   * epoll set, and libmicrohttpd (0.9.75) aborts the process when the second finds it gone. */
+  return MHD_start_daemon (MHD_USE_POLL_INTERNAL_THREAD | MHD_USE_TLS | MHD_USE_ITC | MHD_USE_ERROR_LOG, 0, NULL, NULL,
                            http_handle, server, MHD_OPTION_EXTERNAL_LOGGER, log_daemon, NULL,
                            MHD_OPTION_HTTPS_CERT_CALLBACK, certificate_retrieve, MHD_OPTION_ARRAY, items,
                            MHD_OPTION_END);

@@ -50,7 +50,7 @@ struct kube_client_options
 {
   const char *user_agent; /* e.g. "ray-tpu-operator/0.1.0" */
   int max_connections;    /* to the API server; 0: 4 */
-  int max_in_flight;      /* requests (not watches) on the wire at once; the rest wait their turn. 0: 128 */
+  int max_in_flight;      /* requests (not watches) on the wire at once; the rest wait their turn. 0: 64 */
   double qps;             /* client-side limit, 0: none (the default, design §3.5) */
   int burst;
 };

@@ -182,9 +182,11 @@ kube_queue_free (struct kube_queue *q)
 
   if (q == NULL)
     return;
-  HASH_ITER (hh, q->entries, e, next)
+  e = q->entries;
+  HASH_CLEAR (hh, q->entries); /* frees the table; the entries stay linked */
+  for (; e != NULL; e = next)
     {
-      HASH_DEL (q->entries, e);
+      next = e->hh.next;
       free (e);
     }
   free (q->heap);

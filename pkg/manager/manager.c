@@ -15,7 +15,9 @@
 #define EAGER_TICK_MS 5
 #define EAGER_FOR_MS 2000
 #define TICK_MS 1000
-#define TRIM_BYTES (512 * 1024)
+/* A second that takes more than this is part of a burst; looking at ourselves takes a few milliseconds. */
+#define BUSY_CPU_SECONDS 0.02
+#define BUSY_TICKS_MAX 60
 
 static bool
 offline (const struct manager *m)
@@ -272,32 +274,33 @@ note_readiness (struct manager *m, bool was_ready)
   return ready;
 }
 
-static uint64_t
-resident_bytes (void)
+/* What a burst needed goes back to the system once it is over; under load that never ends, now and then. */
+struct burst
+{
+  double cpu_seconds;
+  int busy_ticks;
+};
+
+static void
+trim_after_burst (struct burst *burst)
 {
   struct metrics_view view = { 0 };
+  bool busy;
 
   metrics_read_process (&view);
-  return view.resident_bytes;
-}
-
-/* What a burst needed goes back to the system: after growth of some size since the last time, when `trimmed` bytes were
- * left. Returns how many are left now. */
-static uint64_t
-trim (uint64_t trimmed)
-{
-  uint64_t now = resident_bytes ();
-
-  if (trimmed != 0 && now < trimmed + TRIM_BYTES)
-    return now < trimmed ? now : trimmed;
-  malloc_trim (0);
-  return resident_bytes ();
+  busy = view.cpu_seconds - burst->cpu_seconds > BUSY_CPU_SECONDS;
+  burst->cpu_seconds = view.cpu_seconds;
+  if (busy && ++burst->busy_ticks < BUSY_TICKS_MAX)
+    return;
+  if (burst->busy_ticks > 0)
+    malloc_trim (0);
+  burst->busy_ticks = 0;
 }
 
 static void
 wait_for_signal (struct manager *m, const sigset_t *signals)
 {
-  uint64_t trimmed_bytes = 0;
+  struct burst burst = { 0 };
   bool ready = false;
 
   for (;;)
@@ -315,7 +318,7 @@ wait_for_signal (struct manager *m, const sigset_t *signals)
           return;
         }
       if (!eager)
-        trimmed_bytes = trim (trimmed_bytes);
+        trim_after_burst (&burst);
     }
 }
 

@@ -1,13 +1,13 @@
 """The measurements that need a control plane, and the one table at the end.
 
-    bench.py DIR BIN ADMISSION
+    bench.py DIRECTORY BUILD ADMISSION
 
-DIR: a running control plane (tests/tools/controlplane.sh), nothing on it but our CRD. BIN: where bench_api, raytpu and
-ray-tpu-operator were built. ADMISSION: what bench_admission printed. Everything is compared within this one run, on this
-one machine; figures of two runs are not comparable, their ratios are.
+DIRECTORY is that of a running control plane (tests/tools/controlplane.sh) with nothing on it but our CRD, BUILD where the
+binaries were built, ADMISSION the file with what bench_admission printed. Ours and the reference are measured in turns, in
+one run, on one machine: the ratios can be compared between runs and machines, the figures cannot.
 """
 
-import copy
+import contextlib
 import json
 import os
 import pathlib
@@ -25,21 +25,19 @@ import yaml  # noqa: E402
 from cluster import Cluster, ControlPlane, wait_until  # noqa: E402
 from operator_process import Operator  # noqa: E402
 
-MIB = 1 << 20
 STARTS = 9
 ROUNDS = 5
-SLICES, HOSTS = 4, 64  # replicas of the measured cluster, and hosts of a 16x16 v6e slice
-MANY_PODS = 5000
-UPDATES = 5000
-POD_COUNT = SLICES * HOSTS + 1
+SLICES, HOSTS = 4, 64  # replicas of a measured cluster, and hosts of a 16x16 v6e slice
+PODS = SLICES * HOSTS + 1
+MANY = 20  # clusters of that size, for 5,000 Pods and some
+REST_S = 4  # until memory is looked at: a burst's memory goes back to the system a second or two after its end
 OURS, PLAIN = "bench-operator", "bench-plain"  # namespaces
 
-# Ways to post the same Pods; the fastest is the reference.
+# Ways of a plain client to post the same Pods; the fastest is the reference.
 CLIENTS = {
     "64 HTTP/1.1 connections": ["--http=1", "--parallel=64"],
     "1 HTTP/2 connection, 64 streams": ["--http=2", "--parallel=64", "--connections=1"],
-    "4 HTTP/2 connections, 32 streams": ["--http=2", "--parallel=32", "--connections=4"],
-    "8 HTTP/2 connections, 64 streams": ["--http=2", "--parallel=64", "--connections=8"],
+    "4 HTTP/2 connections, 64 streams": ["--http=2", "--parallel=64", "--connections=4"],
 }
 
 
@@ -47,59 +45,72 @@ def say(text):
     print(text, flush=True)
 
 
-def tell(what, values, unit="ms"):
-    """One line with every value seen, and returns the median."""
+def cpu_ms(*pids):
+    """What these processes have used so far."""
+    ticks = 0
+    for pid in pids:
+        fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks * 1000 / os.sysconf("SC_CLK_TCK")
+
+
+def tell(what, values):
+    """One line with every value seen; returns the median."""
     middle = statistics.median(values)
-    say(f"  {what}: median {middle:.0f} {unit}, seen {' '.join(f'{v:.0f}' for v in sorted(values))}")
+    say(f"  {what}: median {middle:.0f} ms; seen {' '.join(f'{v:.0f}' for v in sorted(values))}")
     return middle
 
 
 class Bench:
     def __init__(self, directory, build):
-        control_plane = ControlPlane(directory)
-        self.build = pathlib.Path(build)
-        self.cluster = Cluster(control_plane, self.build)
+        self.directory, self.build = pathlib.Path(directory), pathlib.Path(build)
+        self.cluster = Cluster(ControlPlane(directory), self.build)
         self.api = self.cluster.api
-        self.directory = pathlib.Path(directory)
-        self.server = f"https://{self.api.host}:{self.api.port}"
-        for ns in (OURS, PLAIN):
-          if not self.cluster.exists("Namespace", ns):
-            self.cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": ns}})
+        started = dict(line.split()[:2] for line in (self.directory / "pids").read_text().splitlines())
+        self.servers = [int(started[name]) for name in ("etcd", "kube-apiserver")]
+        for name in (OURS, PLAIN):
+            self.cluster.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
 
-    def operator(self, **options):
-        return Operator(
-            self.cluster, directory=self.directory, log_level="info", leader_elect=True, watch_namespaces=[OURS], **options
+    @contextlib.contextmanager
+    def operator(self):
+        """One with both its jobs, as installed; not started yet."""
+        operator = Operator(
+            self.cluster, directory=self.directory, log_level="info", leader_elect=True, watch_namespaces=[OURS]
         )
+        try:
+            yield operator
+            if operator.running():
+                operator.terminate()
+        finally:
+            operator.kill9()
 
-    def send(self, requests, *flags, watch=None, stored=1):
+    def path(self, kind, ns, name=None, subresource=None):
+        group = "ray.io" if kind == "RayCluster" else ""
+        return self.api.resource(f"{kind}.{group}").path(ns, name, subresource)
+
+    def send(self, requests, *flags):
         """Sends [(method, path, content type, object)] by bench_api; returns (ms to last answer, ms to last stored)."""
-        command = [str(self.build / "bench" / "bench_api"), f"--server={self.server}", *flags]
-        command += [f"--pki={self.directory / 'pki'}"]
-        if watch:
-            command += [f"--watch={watch}?watch=true", f"--stored={stored}"]
+        command = [str(self.build / "bench" / "bench_api"), f"--server=https://{self.api.host}:{self.api.port}", *flags]
+        command.append(f"--pki={self.directory / 'pki'}")
         lines = "".join(f"{m} {p} {t} {json.dumps(o, separators=(',', ':'))}\n" for m, p, t, o in requests)
-        done = subprocess.run(command, input=lines, stdout=subprocess.PIPE, text=True, timeout=180)
-        figures = dict(re.findall(r"(\w+)=([0-9.]+)", done.stdout))
+        done = subprocess.run(command, input=lines, stdout=subprocess.PIPE, text=True, timeout=300)
         if done.returncode != 0:
-            raise RuntimeError(f"bench_api failed: {done.stdout.strip()}")
+            raise RuntimeError(f"bench_api: exit {done.returncode}, its reason is above")
+        figures = dict(re.findall(r"(\w+)=([0-9.]+)", done.stdout))
         return float(figures["answered_ms"]), float(figures["stored_ms"])
 
-    def create(self, objects, *flags, ns, **options):
-        return self.send([("POST", self.path(o["kind"], ns), "application/json", o) for o in objects], *flags, **options)
-
-    def path(self, kind, ns):
-        group = "ray.io" if kind == "RayCluster" else ""
-        return self.api.resource(f"{kind}.{group}").path(ns)
-
-    def pods(self, ns):
-        return self.api.get(self.path("Pod", ns), limit=1, resourceVersion="0")["items"]
+    def create(self, objects, ns, pods, *flags):
+        """POSTs them; returns the ms until so many Pods were seen to be stored in ns."""
+        requests = [("POST", self.path(o["kind"], ns), "application/json", o) for o in objects]
+        watch = [f"--watch={self.path('Pod', ns)}?watch=true", f"--stored={pods}"]
+        return self.send(requests, *watch, *flags)[1]
 
     def empty(self, ns):
-        """No garbage collector runs here: it would share the machine with what is measured."""
+        """There is no garbage collector: it would share the machine with what is measured."""
         self.api.delete(self.path("RayCluster", ns))
 
         def gone():
-            # Again and again: a pass of the operator that was under way may have made some more.
+            # Again and again: the operator may have been about to make some more.
             self.api.delete(self.path("Pod", ns))
             time.sleep(0.2)
             return not self.api.get(self.path("Pod", ns))["items"]
@@ -110,22 +121,24 @@ class Bench:
         self.api.delete(self.api.resource("events.events.k8s.io").path(ns))
 
 
-def ray_cluster(name, replicas, topology="16x16", hosts=HOSTS):
-    """The tutorial's cluster on larger slices."""
+def ray_cluster(name):
+    """The tutorial's cluster, of larger slices."""
     text = (TOP / "tests" / "fixtures" / "tutorial_a_v6e_4x4.yaml").read_text()
     cluster = yaml.safe_load(text.replace("${IMAGE_URI}", "example.com/ray:latest"))
     cluster["metadata"]["name"] = name
     group = cluster["spec"]["workerGroupSpecs"][0]
-    group |= {"groupName": "slices", "replicas": replicas, "maxReplicas": replicas, "numOfHosts": hosts}
-    group["template"]["spec"]["nodeSelector"]["cloud.google.com/gke-tpu-topology"] = topology
+    group |= {"groupName": "slices", "replicas": SLICES, "maxReplicas": SLICES, "numOfHosts": HOSTS}
+    group["template"]["spec"]["nodeSelector"]["cloud.google.com/gke-tpu-topology"] = "16x16"
     return cluster
 
 
 def rendered_pods(bench, cluster):
-    """The Pods of that cluster as the controller creates them, in the namespace where it is not."""
+    """The Pods of that cluster, as the controller would create them."""
     command = [str(bench.build / "raytpu"), "render", "-f", "-", "-n", PLAIN, "-o", "json"]
-    done = subprocess.run(command, input=json.dumps(cluster), stdout=subprocess.PIPE, text=True, check=True)
+    done = subprocess.run(command, input=json.dumps(cluster), stdout=subprocess.PIPE, text=True, check=True, timeout=60)
     pods = [o for o in json.loads(done.stdout)["items"] if o["kind"] == "Pod"]
+    assert len(pods) == PODS, f"{len(pods)} Pods rendered instead of {PODS}"
+    # Offline no RayCluster has a uid; any will do where no garbage collector looks for its owner.
     owner = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "name": cluster["metadata"]["name"]}
     owner |= {"uid": "705ab4f5-6393-11e8-b7cc-42010a800002", "controller": True, "blockOwnerDeletion": True}
     for pod in pods:
@@ -133,69 +146,143 @@ def rendered_pods(bench, cluster):
     return pods
 
 
-# ---- memory ----
-
-
-def memory(operator):
-    """(resident, proportional, private, peak) MiB."""
+def resident(operator, when):
+    """Resident MiB, with a line that says what they are made of."""
     proc = pathlib.Path(f"/proc/{operator.process.pid}")
-    smaps, status = (proc / "smaps_rollup").read_text(), (proc / "status").read_text()
-    kib = {k: int(v) for k, v in re.findall(r"^(\w+):\s+(\d+) kB", smaps + status, re.M)}
-    return kib["Rss"] / 1024, kib["Pss"] / 1024, (kib["Private_Clean"] + kib["Private_Dirty"]) / 1024, kib["VmHWM"] / 1024
+    text = (proc / "smaps_rollup").read_text() + (proc / "status").read_text()
+    mib = {name: int(kib) / 1024 for name, kib in re.findall(r"^(\w+):\s+(\d+) kB", text, re.M)}
+    private = mib["Private_Clean"] + mib["Private_Dirty"]
+    say(
+        f"  {when}: resident {mib['Rss']:.1f} MiB; proportional {mib['Pss']:.1f}, private {private:.1f};"
+        f" peak so far {mib['VmHWM']:.1f}"
+    )
+    return mib["Rss"]
 
 
-def tell_memory(when, operator):
-    rss, pss, private, peak = memory(operator)
-    say(f"  {when}: resident {rss:.1f} MiB (proportional {pss:.1f}, private {private:.1f}; peak so far {peak:.1f})")
-    return rss
-
-
-# ---- the measurements ----
+# --- the measurements
 
 
 def measure_start(bench):
     say(f"\nStart to ready on an empty cluster, {STARTS} starts")
-    operator = bench.operator()
-    seconds = []
-    for _ in range(STARTS):
-        operator.start()
-        seconds.append(operator.ready_seconds * 1000)
-        operator.terminate()
-    said = [float(ms) for ms in re.findall(r" ready ms=(\d+)", operator.log())]
-    tell("by the operator's own clock, from main()", said)
-    return tell("from fork to the first 200 of /readyz", seconds)
+    seen = []
+    with bench.operator() as operator:
+        for _ in range(STARTS):
+            operator.start()
+            seen.append(operator.ready_seconds * 1000)
+            operator.terminate()
+        own = [float(ms) for ms in re.findall(r" ready ms=(\d+)", operator.log())]
+    tell("by its own clock, from main() on", own)
+    return tell("from fork to the first good answer of /readyz", seen)
 
 
 def measure_creation(bench, operator):
-    say(f"\nRayCluster of {SLICES} x {HOSTS} hosts: from create to the last of {POD_COUNT} Pods stored, {ROUNDS} rounds")
-    cluster = ray_cluster("bench", SLICES)
+    say(f"\nRayCluster of {SLICES} x {HOSTS} hosts, create to the last of {PODS} Pods stored, {ROUNDS} rounds in turns")
+    cluster = ray_cluster("bench")
     pods = rendered_pods(bench, cluster)
-    assert len(pods) == POD_COUNT, f"{len(pods)} Pods rendered instead of {POD_COUNT}"
-    ours, plain = [], {name: [] for name in CLIENTS}
-    for turn in range(-1, ROUNDS):  # the first is to warm up
-        _, ms = bench.create([cluster], ns=OURS, watch=bench.path("Pod", OURS), stored=POD_COUNT)
-        ours.append(ms)
+    ours, plain, used = [], {name: [] for name in CLIENTS}, {}
+
+    def measure(name, seen, pids, *create):
+        before = cpu_ms(*pids)
+        seen.append(bench.create(*create))
+        used.setdefault(name, []).append(cpu_ms(*pids) - before)
+
+    for _ in range(ROUNDS + 1):  # the first round warms everything up
+        own = cpu_ms(operator.process.pid)
+        measure("ray-tpu-operator", ours, [*bench.servers, operator.process.pid], [cluster], OURS, PODS)
+        used.setdefault("of which the operator", []).append(cpu_ms(operator.process.pid) - own)
         bench.empty(OURS)
         for name, flags in CLIENTS.items():
-            _, ms = bench.create(pods, *flags, ns=PLAIN, watch=bench.path("Pod", PLAIN), stored=POD_COUNT)
-            plain[name].append(ms)
+            measure(f"plain client, {name}", plain[name], bench.servers, pods, PLAIN, PODS, *flags)
             bench.empty(PLAIN)
-    medians = {name: tell(f"plain client, {name}", values[1:]) for name, values in plain.items()}
-    return tell("ray-tpu-operator", ours[1:]), min(medians.values())
+    reference = min(tell(f"plain client, {name}", values[1:]) for name, values in plain.items())
+    result = tell("ray-tpu-operator", ours[1:]), reference
+    say("  processor time of API server, etcd and operator until then")
+    for name, values in used.items():
+        tell(f"  {name}", values[1:])
+    return result
+
+
+def running(number):
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    ready = {"type": "Ready", "status": "True", "lastTransitionTime": now}
+    ip = f"10.64.{number >> 8}.{number & 255}"
+    return {"status": {"phase": "Running", "podIP": ip, "podIPs": [{"ip": ip}], "conditions": [ready]}}
+
+
+def measure_many(bench, operator):
+    """Resident MiB with all those Pods: created, updated, and listed by a fresh start; the largest counts."""
+    count = MANY * PODS
+    ms = bench.create([ray_cluster(f"bench-{i}") for i in range(MANY)], OURS, count, "--parallel=4")
+    say(f"  {MANY} RayClusters, {count} Pods in {ms / 1000:.1f} s: {count / ms * 1000:.0f} Pods/s")
+    time.sleep(REST_S)
+    seen = [resident(operator, f"after creating {count} Pods")]
+    names = [p["metadata"]["name"] for p in bench.api.get(bench.path("Pod", OURS))["items"]]
+    patch = "application/merge-patch+json"
+    updates = [("PATCH", bench.path("Pod", OURS, n, "status"), patch, running(i)) for i, n in enumerate(names)]
+    bench.send(updates)
+    time.sleep(REST_S)
+    seen.append(resident(operator, "after a change of each Pod"))
+    operator.terminate()
+    operator.start()
+    seen.append(resident(operator, f"fresh, with {len(names)} Pods in the cluster (ready after "
+                                   f"{operator.ready_seconds * 1000:.0f} ms)"))  # fmt: skip
+    return max(seen)
+
+
+# --- the table
+
+
+class Table:
+    def __init__(self):
+        self.rows = []
+
+    def add(self, what, ours, reference, value, limit, at_least=False):
+        met = value >= limit if at_least else value <= limit
+        target = f"{'>=' if at_least else '<='} {limit:g}"
+        self.rows.append((what, ours, reference, f"{value:.2f}", target, "met" if met else "MISSED"))
+
+    def print(self):
+        rows = [("", "ours", "reference", "value", "target", ""), *self.rows]
+        widths = [max(len(row[i]) for row in rows) for i in range(6)]
+        say("")
+        for row in rows:
+            cells = [row[0].ljust(widths[0]), *(row[i].rjust(widths[i]) for i in range(1, 5)), row[5]]
+            say("  ".join(cells).rstrip())
+
+
+def add_admission(table, text):
+    rows = {}
+    for name in ("bare server", "ray-tpu-operator", "ratio"):
+        found = re.search(rf"^{name}.*?\s([0-9.]+)\s+([0-9.]+)\s+([0-9.]+)(?:\s+[0-9.]+)?$", text, re.M)
+        if not found:
+            raise RuntimeError(f"bench_admission printed no line '{name}': {text}")
+        rows[name] = [float(v) for v in found.groups()]
+    bare, ours, ratio = (rows[n] for n in ("bare server", "ray-tpu-operator", "ratio"))
+    table.add("admission, requests/s", f"{ours[0]:.0f}", f"{bare[0]:.0f}", ratio[0], 0.5, at_least=True)
+    table.add("admission, p99 ms", f"{ours[2]:.2f}", f"{bare[2]:.2f}", ratio[2], 3)
 
 
 def main(directory, build, admission):
+    table = Table()
+    add_admission(table, pathlib.Path(admission).read_text())
     bench = Bench(directory, build)
-    measure_start(bench)
-    op = bench.operator(**json.loads(os.environ.get("X", "{}")))
-    op.start()
-    tell_memory("fresh", op)
-    try:
-      print(measure_creation(bench, op))
-      tell_memory("after", op)
-      print(open(f"/proc/{op.process.pid}/smaps").read(), file=open("/tmp/nb/smaps","w"))
-    finally:
-      op.terminate()
+    start = measure_start(bench)
+    with bench.operator() as operator:
+        operator.start().wait_webhook()
+        say("\nMemory")
+        resident(operator, "after the start")
+        ours, reference = measure_creation(bench, operator)
+        say("\nMemory")
+        time.sleep(REST_S)
+        after = resident(operator, "after that")
+        many = measure_many(bench, operator)
+    table.add(f"{SLICES} x {HOSTS} hosts, ms to the last Pod", f"{ours:.0f}", f"{reference:.0f}", ours / reference, 1.5)
+    table.add("resident MiB afterwards", f"{after:.1f}", "", after, 16)
+    table.add(f"resident MiB with {MANY * PODS} Pods", f"{many:.1f}", "", many, 24)
+    table.add("start to ready, ms", f"{start:.0f}", "", start, 100)
+    say(f"\n{os.cpu_count()} processors, load average now {os.getloadavg()[0]:.1f}: what others do falls on both sides")
+    table.print()
+
 
 if __name__ == "__main__":
-    main(*sys.argv[1:4])
+    main(*sys.argv[1:])

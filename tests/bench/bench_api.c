@@ -5,7 +5,7 @@
  *   bench_api --server URL --pki DIR [--http 1|2] [--connections N] [--parallel N] [--watch PATH --stored N] <REQUESTS
  *
  * A request is a line: METHOD PATH CONTENT-TYPE BODY. Connections are opened, and the watch is, before the clock
- * starts. Prints "answered_ms=... stored_ms=... failed=N". */
+ * starts. Prints "answered_ms=... stored_ms=...". */
 #include <getopt.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -17,7 +17,7 @@
 #include <curl/curl.h>
 
 #define PARALLEL_MAX 512
-#define PATIENCE_MS 120000
+#define PATIENCE_MS 240000
 #define ADDED "{\"type\":\"ADDED\""
 
 struct request
@@ -309,7 +309,11 @@ run_requests (struct run *r, struct watch *watch)
   answered = now_ms () - begin;
   if (r->options->watch_path != NULL)
     stored = finish_watch (watch, r->failed == 0) - begin;
-  printf ("answered_ms=%.1f stored_ms=%.1f failed=%zu\n", answered, stored > 0 ? stored : 0, r->failed);
+  if (r->failed > 0)
+    die (r->requests[0].path, "not every request was answered with success");
+  if (r->options->watch_path != NULL && watch->last_ms <= 0)
+    die (r->options->watch_path, "the watch ended, or time ran out, before all objects were stored");
+  printf ("answered_ms=%.1f stored_ms=%.1f\n", answered, stored);
   for (size_t i = 0; i < n; i++)
     curl_easy_cleanup (handles[i]);
   curl_multi_cleanup (r->multi);
@@ -419,5 +423,5 @@ main (int argc, char **argv)
   free (run.requests);
   curl_slist_free_all (run.headers);
   curl_global_cleanup ();
-  return run.failed > 0;
+  return 0;
 }

@@ -89,6 +89,13 @@ class ControlPlane:
             raise RuntimeError(f"the control plane did not start:\n{output.strip()}")
         return output.strip()
 
+    def restart_apiserver(self):
+        """Returns when it answers again. Watches of tests break with it."""
+        command = [str(TOOLS / "controlplane.sh"), "restart-apiserver", str(self.directory)]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
+        if done.returncode != 0:
+            raise RuntimeError(f"the API server did not come back:\n{done.stdout}{done.stderr}")
+
     def stop(self):
         subprocess.run([str(TOOLS / "controlplane.sh"), "stop", str(self.directory)], timeout=120, check=False)
 
@@ -105,6 +112,7 @@ class Cluster:
     """A running control plane, as tests see it."""
 
     def __init__(self, control_plane, bin_dir):
+        self.control_plane = control_plane
         self.directory = control_plane.directory
         self.kubeconfig = control_plane.kubeconfig
         self.bin = pathlib.Path(bin_dir)

@@ -68,16 +68,16 @@ def make_namespace(cluster, request):
 
 @contextlib.contextmanager
 def operators(request, directory):
-    """start(cluster, *flags, wait_webhook=True, **options): see Operator for the options."""
+    """start(cluster, *flags, wait_ready=True, wait_webhook=True, **options): see Operator for the options."""
     started = request.node.operators = []
 
-    def start(cluster, *flags, wait_webhook=True, **options):
+    def start(cluster, *flags, wait_ready=True, wait_webhook=True, **options):
         if not pathlib.Path(BINARY).exists():
             pytest.fail(f"no {BINARY}: 'make' builds it (RAY_TPU_OPERATOR_BIN names another)", pytrace=False)
         operator = Operator(cluster, *flags, directory=directory, **options)
         started.append(operator)
-        operator.start()
-        if operator.has_webhook and cluster and wait_webhook:
+        operator.start(wait_ready=wait_ready)
+        if operator.has_webhook and cluster and wait_ready and wait_webhook:
             operator.wait_webhook()
         return operator
 

@@ -101,8 +101,8 @@ class Operator:
         self.environment = {"POD_NAME": f"operator-{self.webhook_port}", "POD_NAMESPACE": "kube-system"}
         self.environment |= environment or {}
 
-    def start(self, timeout=20.0):
-        """Starts it and waits until /readyz says so. The start must be made by a thread that outlives the operator."""
+    def start(self, timeout=20.0, wait_ready=True):
+        """Starts it and, with wait_ready, waits until /readyz says so. From a thread that outlives the operator."""
         assert not self.running(), "the operator runs already"
         begin = time.monotonic()
         with open(self.log_path, "ab") as log:
@@ -115,6 +115,8 @@ class Operator:
                 start_new_session=True,
                 preexec_fn=_die_with_parent,
             )
+        if not wait_ready:
+            return self
         try:
             wait_until(self._ready_or_dead, f"operator ready (log {self.log_path})", timeout, interval=0.005)
             if self.process.poll() is not None:

@@ -97,9 +97,3 @@ def test_two_operators_at_once_make_each_pod_once(cluster, namespace, start_oper
         cluster.delete("pods", workers[20]["metadata"]["name"], namespace)
         wait_until(lambda: not set(uids(workers)) & set(uids(ray.workers())), "the old slice goes", timeout=60)
         assert_whole_slices(ray.wait_pods(workers=HOSTS), {(SLICE, 0): HOSTS})
-        ray.run()
-
-        ray.scale(2)
-        assert_whole_slices(ray.wait_pods(workers=2 * HOSTS), {(SLICE, 0): HOSTS, (SLICE, 1): HOSTS})
-        ray.scale(1)
-        assert_whole_slices(ray.wait_pods(workers=HOSTS), {(SLICE, 0): HOSTS})

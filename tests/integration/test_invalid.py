@@ -7,6 +7,7 @@ import pytest
 import yaml
 
 from cluster import wait_until
+from harness import namespaces, operators
 from ray_cluster import TOPOLOGY, RayCluster, assert_whole_slices, raycluster, tpu_group, uids
 
 
@@ -68,12 +69,12 @@ OURS = [
     ),
     (duplicate_names, ["spec.workerGroupSpecs[1].groupName", '"v6e" is also the name', "give every group its own"]),
     (too_long_group_name, ["spec.workerGroupSpecs[0].groupName", "60 characters", "shorten it"]),
+    (no_container_at_all, ["spec.workerGroupSpecs[0].template.spec.containers", "is empty", "needs at least one"]),
 ]
 # The same for what the schema of the CRD refuses, so that it is never stored.
 SCHEMA = [
     (negative_replicas, ["spec.workerGroupSpecs[0].replicas", "-1", "greater than or equal to 0"]),
     (no_containers, ["spec.workerGroupSpecs[0].template.spec.containers: Required value"]),
-    (no_container_at_all, ["spec.workerGroupSpecs[0].template.spec.containers", "at least 1"]),
     (name_is_no_label, ["spec.workerGroupSpecs[0].groupName", "TPU_Group", "use lower case letters, digits and '-'"]),
     (no_head, ["spec.headGroupSpec: Required value"]),
 ]
@@ -89,10 +90,25 @@ def by_name(cases):
     return pytest.mark.parametrize("spoil,words", cases, ids=[spoil.__name__ for spoil, _ in cases])
 
 
+@pytest.fixture(scope="module")
+def shared(cluster, request, tmp_path_factory):
+    """A namespace with a RayCluster that is fine, and the uids of its workers; nothing in it ever changes."""
+    with namespaces(cluster, request) as make, operators(request, tmp_path_factory.mktemp("operators")) as start:
+        ns = make()
+        start(cluster, watch_namespaces=[ns])
+        ray = RayCluster.create(cluster, ns, raycluster("good", tpu_group()))
+        yield ns, ray, uids(ray.wait_pods(workers=4))
+
+
+def apply(cluster, ns, manifest):
+    """kubectl apply, as it ended."""
+    return cluster.kubectl("apply", "-n", ns, "-f", "-", input=yaml.safe_dump(manifest), check=False)
+
+
 @by_name(OURS + SCHEMA)
 def test_kubectl_apply_is_told(cluster, shared, spoil, words):
     ns, ray, before = shared
-    done = cluster.kubectl("apply", "-n", ns, "-f", "-", input=yaml.safe_dump(spoilt(spoil)), check=False)
+    done = apply(cluster, ns, spoilt(spoil))
     assert done.returncode == 1
     for word in words:
         assert word in done.stderr
@@ -103,9 +119,7 @@ def test_kubectl_apply_is_told(cluster, shared, spoil, words):
 def test_a_name_too_long_for_what_is_made_of_it_is_told(cluster, shared):
     ns, _, _ = shared
     name = "n" * 54
-    done = cluster.kubectl(
-        "apply", "-n", ns, "-f", "-", input=yaml.safe_dump(raycluster(name, tpu_group())), check=False
-    )
+    done = apply(cluster, ns, raycluster(name, tpu_group()))
     assert done.returncode == 1
     assert "54 characters" in done.stderr and "53" in done.stderr
     assert not cluster.exists("raycluster", name, ns)
@@ -116,26 +130,17 @@ def test_all_problems_are_told_at_once(cluster, shared):
     manifest = raycluster("bad", tpu_group(), tpu_group("other"))
     too_few_hosts(manifest)
     group(manifest, 1)["numOfHosts"] = 3
-    done = cluster.kubectl("apply", "-n", ns, "-f", "-", input=yaml.safe_dump(manifest), check=False)
+    done = apply(cluster, ns, manifest)
     assert "spec.workerGroupSpecs[0].numOfHosts: numOfHosts is 2" in done.stderr
     assert "spec.workerGroupSpecs[1].numOfHosts: numOfHosts is 3" in done.stderr
 
 
 def test_an_update_for_the_worse_is_refused_and_the_cluster_stays_as_it_was(cluster, shared):
     ns, ray, before = shared
-    worse = raycluster(ray.name, tpu_group())
-    too_few_hosts(worse)
-    done = cluster.kubectl("apply", "-n", ns, "-f", "-", input=yaml.safe_dump(worse), check=False)
+    done = apply(cluster, ns, spoilt(too_few_hosts, ray.name))
     assert done.returncode == 1 and "numOfHosts is 2" in done.stderr
     assert ray.get()["spec"]["workerGroupSpecs"][0]["numOfHosts"] == 4
     assert uids(ray.workers()) == before
-
-
-@pytest.fixture
-def shared(cluster, namespace, operator):
-    """A namespace with a RayCluster that is fine, and the uids of its workers."""
-    ray = RayCluster.create(cluster, namespace, raycluster("good", tpu_group()))
-    return namespace, ray, uids(ray.wait_pods(workers=4))
 
 
 @by_name(OURS)
@@ -151,10 +156,9 @@ def test_without_a_webhook_the_object_tells(cluster, namespace, start_operator, 
         assert word in note
     assert bad.status()["observedGeneration"] == bad.get()["metadata"]["generation"]
 
-    # Another one is made, scaled and unmade beside it.
+    # Another one beside it is made and scaled.
     good = RayCluster.create(cluster, namespace, raycluster("good", tpu_group()))
     assert_whole_slices(good.wait_pods(workers=4), {("v6e", 0): 4})
-    good.run()
     good.scale(2)
     good.wait_pods(workers=8)
     assert good.condition("InvalidSpec") == {}
@@ -163,10 +167,18 @@ def test_without_a_webhook_the_object_tells(cluster, namespace, start_operator, 
     invalid = operator.metric("ray_tpu_operator_reconcile_total", result="invalid")
     assert 1 <= invalid < 20, "it is not looked at again and again"
 
-    cluster.kubectl("apply", "-n", namespace, "-f", "-", input=yaml.safe_dump(raycluster("bad", tpu_group())))
+    assert apply(cluster, namespace, raycluster("bad", tpu_group())).returncode == 0
     assert_whole_slices(bad.wait_pods(workers=4), {("v6e", 0): 4})
     bad.wait_condition("InvalidSpec")
-    bad.run()
+
+
+def test_without_a_webhook_an_object_with_too_long_a_name_tells(cluster, namespace, start_operator):
+    start_operator(cluster, webhook=False, watch_namespaces=[namespace])
+    bad = RayCluster.create(cluster, namespace, raycluster("n" * 54, tpu_group()))
+    condition = bad.wait_condition("InvalidSpec", status="True", reason="InvalidRayClusterMetadata")
+    kind, _, note = bad.wait_event("InvalidRayClusterMetadata", "metadata.name", "54 characters", "shorten it")
+    assert (kind, note) == ("Warning", condition["message"])
+    assert not bad.pods(live=False) and not bad.services()
 
 
 def test_a_running_cluster_that_is_made_invalid_keeps_its_pods(cluster, namespace, start_operator):
@@ -175,13 +187,11 @@ def test_a_running_cluster_that_is_made_invalid_keeps_its_pods(cluster, namespac
     before = uids(ray.wait_pods(workers=4))
     ray.run()
 
-    worse = raycluster("ray", tpu_group())
-    too_few_hosts(worse)
-    cluster.kubectl("apply", "-n", namespace, "-f", "-", input=yaml.safe_dump(worse))
+    assert apply(cluster, namespace, spoilt(too_few_hosts, "ray")).returncode == 0
     ray.wait_condition("InvalidSpec", status="True")
     assert uids(ray.workers()) == before
 
-    cluster.kubectl("apply", "-n", namespace, "-f", "-", input=yaml.safe_dump(raycluster("ray", tpu_group())))
+    assert apply(cluster, namespace, raycluster("ray", tpu_group())).returncode == 0
     ray.wait_condition("InvalidSpec")
     wait_until(lambda: ray.status().get("state") == "ready", "ready again")
     assert uids(ray.workers()) == before

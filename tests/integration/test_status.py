@@ -13,6 +13,12 @@ PROVISIONED = {"status": "True", "reason": "AllPodRunningAndReadyFirstTime"}
 
 
 @pytest.fixture
+def operator(cluster, namespace, start_operator):
+    """The webhook has no part in this; without it there is less to start."""
+    return start_operator(cluster, webhook=False, watch_namespaces=[namespace])
+
+
+@pytest.fixture
 def ray(cluster, namespace, operator):
     ray = RayCluster.create(cluster, namespace, tutorial("tutorial_a_v6e_4x4"))
     ray.wait_pods(workers=4)
@@ -101,7 +107,8 @@ def test_status_tells_why_the_head_is_not_ready(cluster, ray):
     path = cluster.api.resource("pods").path(ray.ns, head["metadata"]["name"], "status")
     waiting = {"reason": "ImagePullBackOff", "message": "no such image"}
     container = {"name": "ray-head", "image": "i", "imageID": "", "ready": False, "restartCount": 0}
-    not_ready = {"type": "Ready", "status": "False", "reason": "ContainersNotReady", "message": "containers: ray-head"}
+    reason = {"reason": "ContainersNotReady", "message": "containers: ray-head"}
+    not_ready = {"type": "Ready", "status": "False"} | reason
     containers = [container | {"state": {"waiting": waiting}}]
     cluster.api.patch(path, {"status": {"conditions": [not_ready], "containerStatuses": containers}})
     condition = ray.wait_condition("HeadPodReady", status="False", reason="ImagePullBackOff")
@@ -159,8 +166,7 @@ def test_events_tell_what_was_made_and_unmade(cluster, ray):
     assert "Created head Pod" in described, "kubectl shows them with the object"
 
 
-def test_minreplicas_and_maxreplicas_bind_what_is_made_and_counted(cluster, namespace, start_operator):
-    start_operator(cluster, webhook=False, watch_namespaces=[namespace])
+def test_minreplicas_and_maxreplicas_bind_what_is_made_and_counted(cluster, namespace, operator):
     group = tpu_group(replicas=3, minReplicas=1, maxReplicas=2)
     ray = RayCluster.create(cluster, namespace, raycluster("clamped", group))
     ray.wait_pods(workers=8)

@@ -3,6 +3,7 @@
 # kube-controller-manager. No node, no scheduler: Pods stay Pending until a test writes their status.
 #
 #   controlplane.sh start DIR [--controller-manager] [--crd FILE]... [--owner PID]
+#   controlplane.sh restart-apiserver DIR
 #   controlplane.sh stop DIR
 #
 # Everything lives in DIR: certificates (pki/), data, logs (NAME.log), kubeconfig (admin, embedded certificates), env
@@ -14,6 +15,8 @@
 #   --crd FILE             CustomResourceDefinitions to apply, server-side, before the controller manager starts: its
 #                          garbage collector looks for new kinds only every 30 s
 #   --owner PID            stop by itself when process PID is gone
+#
+# restart-apiserver stops kube-apiserver and starts it again on the same port; returns when it is ready.
 #
 # stop ends exactly the processes that start recorded, may be repeated, and leaves the files.
 set -euo pipefail
@@ -39,11 +42,13 @@ start_time_of ()
   [ "$1" != Z ] && printf '%s\n' "${20}"
 }
 
-# run NAME COMMAND...: starts a process in a session of its own, logging to NAME.log, and records it in pids.
+# run NAME COMMAND...: starts a process in a session of its own, logging to NAME.log, and records it in pids, its command
+# in NAME.command.
 run ()
 {
   local name=$1
   shift
+  printf '%s\0' "$@" >"$dir/$name.command"
   setsid "$@" </dev/null >"$dir/$name.log" 2>&1 9>&- &
   disown $!
   printf '%s %s %s\n' "$name" $! "$(start_time_of $!)" >>"$dir/pids"
@@ -322,6 +327,21 @@ start ()
     "$(awk "BEGIN { print ${EPOCHREALTIME/,/.} - ${started/,/.} }")" "$url" "$dir/kubeconfig"
 }
 
+restart_apiserver ()
+{
+  local name=kube-apiserver args
+  [ -f "$dir/pids" ] || fail "$dir has no control plane"
+  cd "$dir"
+  . "$dir/env"
+  url=$KUBE_API_URL
+  end "$name"
+  sed -i "/^$name /d" "$dir/pids"
+  mv "$dir/$name.log" "$dir/$name.log.before"
+  mapfile -d '' -t args <"$dir/$name.command"
+  run "$name" "${args[@]}"
+  await "$name" api_ready
+}
+
 [ $# -ge 2 ] || usage
 command=$1 dir=$2
 shift 2
@@ -338,6 +358,10 @@ done
 
 case $command in
   start) start ;;
+  restart-apiserver)
+    dir=$(cd "$dir" && pwd -P)
+    restart_apiserver
+    ;;
   stop)
     [ ! -d "$dir" ] || dir=$(cd "$dir" && pwd -P)
     stop_all

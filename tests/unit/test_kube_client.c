@@ -10,6 +10,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <utlist.h>
 
 #include "kube/kube_internal.h"
 #include "kube_test_server.h"
@@ -426,6 +427,34 @@ static const struct test_answer stuck[] = {
   { .hang = true },
 };
 
+struct census
+{
+  struct kube_client *client;
+  int calls;
+};
+
+static void
+count_calls (void *data)
+{
+  struct census *census = data;
+  struct kube_call *call;
+  int in_line, busy;
+
+  DL_COUNT (census->client->line, call, in_line);
+  DL_COUNT (census->client->busy, call, busy);
+  census->calls = in_line + busy;
+}
+
+/* How many calls the client has taken and not finished. */
+static int
+calls_under_way (struct kube_client *client)
+{
+  struct census census = { .client = client };
+
+  transport_run (client->transport, count_calls, &census);
+  return census.calls;
+}
+
 /* Starts a call that hangs, one that backs off, and two of which one waits for its turn; then ends them all. */
 static void
 end_stuck_calls (void (*end) (struct kube_client *client), bool tls, const char *says, int status_after)
@@ -446,6 +475,7 @@ end_stuck_calls (void (*end) (struct kube_client *client), bool tls, const char 
       pthread_create (&threads[i], NULL, call_once, &callers[i]);
     }
   wait_for (requests_of (&fake) >= 3); /* two hang, one was told to come back */
+  wait_for (calls_under_way (client) == (int) ARRAY_LEN (stuck));
   end (client);
   for (size_t i = 0; i < ARRAY_LEN (stuck); i++)
     {

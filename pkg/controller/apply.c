@@ -50,6 +50,22 @@ make_ledger (struct batch *b, const struct ray_op *op, struct kube_request *requ
 }
 
 static int
+make_stamp (struct batch *b, const struct ray_op *op, struct kube_request *request)
+{
+  cleanup_json cJSON *patch = cJSON_CreateObject ();
+  cJSON *metadata = json_obj (patch, "metadata");
+  char hash[RAY_RECREATE_HASH_SIZE];
+
+  ray_recreate_hash (hash, b->cluster);
+  json_set_str (metadata, "uid", op->pod->uid);
+  json_set_str (json_obj (metadata, "annotations"), RAY_ANNOTATION_RECREATE_HASH, hash);
+  *request = (struct kube_request){ .verb = KUBE_PATCH_MERGE,
+                                    .path = escaped_path ("/api/v1", b->cluster->namespace, "pods", op->pod->name),
+                                    .body = json_print (patch) };
+  return 0;
+}
+
+static int
 make_delete (struct batch *b, const struct ray_op *op, struct kube_request *request)
 {
   cleanup_json cJSON *body = cJSON_CreateObject ();
@@ -95,6 +111,7 @@ fail (struct batch *b, const struct ray_op *op, const struct kube_response *resp
 {
   static const char *const reasons[][2] = {
     [RAY_OP_WRITE_LEDGER] = { "FailedUpdateRayCluster", "FailedUpdateRayCluster" },
+    [RAY_OP_STAMP_HEAD] = { "FailedUpdateHeadPod", "FailedUpdateHeadPod" },
     [RAY_OP_DELETE_POD] = { "FailedDeleteWorkerPod", "FailedDeleteHeadPod" },
     [RAY_OP_CREATE_POD] = { "FailedCreateWorkerPod", "FailedCreateHeadPod" },
   };
@@ -115,6 +132,17 @@ done_ledger (struct batch *b, size_t i, struct kube_response *response)
 {
   if (kube_ok (response))
     controller_observe (b->c, CACHE_CLUSTER, response->body);
+  else if (response->status == 409 || response->status == 404)
+    b->applied->conflict = true;
+  else
+    fail (b, &b->plan->ops[i], response);
+}
+
+static void
+done_stamp (struct batch *b, size_t i, struct kube_response *response)
+{
+  if (kube_ok (response))
+    controller_observe (b->c, CACHE_POD, response->body);
   else if (response->status == 409 || response->status == 404)
     b->applied->conflict = true;
   else
@@ -173,6 +201,7 @@ static const struct op_kind
   void (*done) (struct batch *b, size_t i, struct kube_response *response);
 } op_kinds[] = {
   [RAY_OP_WRITE_LEDGER] = { make_ledger, done_ledger },
+  [RAY_OP_STAMP_HEAD] = { make_stamp, done_stamp },
   [RAY_OP_DELETE_POD] = { make_delete, done_delete },
   [RAY_OP_CREATE_POD] = { make_pod, done_pod },
 };

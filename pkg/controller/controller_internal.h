@@ -147,6 +147,13 @@ struct children_result
 void children_apply (struct controller *c, const struct ray_cluster *cluster, const struct cache_snapshot *snapshot,
                      struct children_result *result);
 
+/* ---- teardown.c ---- */
+
+/* The finalizer of clusters that keep state in Redis. True when the pass ends with it: the cluster is being deleted, or
+ * its finalizer has just been written. *requeue_ms: look again after this long, 0: no need. */
+bool teardown_run (struct controller *c, const struct ray_cluster *cluster, const struct ray_observed *observed,
+                   int64_t *requeue_ms);
+
 /* ---- report.c ---- */
 
 void report_applied (struct controller *c, const struct ray_cluster *cluster, const struct ray_plan *plan,

@@ -1,5 +1,5 @@
-/* reconcile.c - one pass over one RayCluster: observe -> owned objects -> plan -> apply -> status. Level-triggered: it
- * never asks why it runs. */
+/* reconcile.c - one pass over one RayCluster: observe -> finalizer -> owned objects -> plan -> apply -> status.
+ * Level-triggered: it never asks why it runs. */
 #include "controller/controller_internal.h"
 
 #include <errno.h>
@@ -27,6 +27,7 @@ struct pass
   struct applied applied;
   bool status_failed, status_late, status_written;
   bool ready;
+  bool ended; /* by its teardown, or before a first look: no status, and the key is scheduled */
 };
 
 static bool
@@ -176,7 +177,16 @@ run (struct pass *p)
 {
   cleanup_snapshot struct cache_snapshot snapshot = { 0 };
   int ret = observe (p, &snapshot);
+  int64_t requeue_ms;
 
+  if (ret == 0 && !p->cluster.managed_elsewhere && p->cluster.deleting)
+    {
+      p->ended = teardown_run (p->c, &p->cluster, &snapshot.observed, &requeue_ms);
+      kube_queue_forget (p->c->queue, p->key);
+      if (requeue_ms > 0)
+        kube_queue_add_after (p->c->queue, p->key, requeue_ms);
+      return CONTROLLER_OK;
+    }
   if (ret < 0 || !is_ours (&p->cluster))
     {
       kube_queue_forget (p->c->queue, p->key);
@@ -185,6 +195,12 @@ run (struct pass *p)
   ray_validate (&p->cluster, &p->c->options.ray, &p->problems);
   if (p->problems.count == 0)
     {
+      p->ended = teardown_run (p->c, &p->cluster, &snapshot.observed, &requeue_ms);
+      if (p->ended)
+        {
+          kube_queue_add_after (p->c->queue, p->key, requeue_ms);
+          return CONTROLLER_REQUEUED;
+        }
       tell_unsupported (p);
       plan_and_apply (p, &snapshot);
     }
@@ -199,7 +215,7 @@ reconcile_cluster (struct controller *c, const char *key)
   struct pass p = { .c = c, .key = key };
   enum controller_result result = run (&p);
 
-  if (p.object != NULL && is_ours (&p.cluster))
+  if (p.object != NULL && !p.ended && is_ours (&p.cluster))
     {
       update_status (&p);
       result = schedule (&p);

@@ -81,6 +81,7 @@ report_op_failure (struct controller *c, const struct ray_cluster *cluster, cons
 {
   static const char *const reasons[][2] = {
     [RAY_OP_WRITE_LEDGER] = { "FailedToUpdateRayCluster", "FailedToUpdateRayCluster" },
+    [RAY_OP_STAMP_HEAD] = { "FailedToUpdateHeadPod", "FailedToUpdateHeadPod" },
     [RAY_OP_DELETE_POD] = { "FailedToDeleteWorkerPod", "FailedToDeleteHeadPod" },
     [RAY_OP_CREATE_POD] = { "FailedToCreateWorkerPod", "FailedToCreateHeadPod" },
   };

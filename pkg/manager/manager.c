@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "manager/config_file.h"
 #include "manager/lifecycle.h"
 
 /* How often the main thread looks whether we are ready: closely while everything is starting, then for the log's sake.
@@ -86,7 +87,9 @@ set_policies (struct manager *m)
   m->ray.login_shell = o->login_shell;
   m->ray.head_cluster_ip = o->head_cluster_ip;
   m->ray.inject_tpu = !o->test_no_injection;
+  m->ray.redis_cleanup = o->redis_cleanup;
   m->ray.version = VERSION;
+  config_pods (o->config, &m->ray);
   m->policy = (struct admission_policy){ .tpu = tpu_default_options, .ray = &m->ray };
   m->policy.tpu.strict = o->strict;
   m->routes[HOOK_MUTATING] = (struct admission_route){ MUTATE_PATH, "pods", admission_mutate_pod, &m->policy };

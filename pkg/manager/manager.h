@@ -35,7 +35,9 @@ struct manager_options
   int64_t workers;
   int64_t terminating_timeout_ms;
   const char *cluster_domain;
-  bool init_container, probes, login_shell, head_cluster_ip, random_delete;
+  bool init_container, probes, login_shell, head_cluster_ip, random_delete, redis_cleanup;
+  const char *config_file; /* "": none */
+  struct cJSON *config;    /* its content (manager/config_file.h), NULL: none. Owned */
 
   bool leader_elect;
   const char *lease_name, *lease_namespace; /* namespace "": our own */

@@ -1,4 +1,5 @@
 /* The flags: one table drives parsing, defaults, the environment and --help. */
+#include "manager/config_file.h"
 #include "manager/options.h"
 
 #include <errno.h>
@@ -57,6 +58,13 @@ static const struct flag flags[] = {
   { "head-cluster-ip-service", &flag_boolean, FIELD (head_cluster_ip), "false",
     "The head's Service gets a cluster IP instead of being headless.", "ENABLE_RAY_HEAD_CLUSTER_IP_SERVICE", 0, 0,
     NULL },
+  { "redis-cleanup", &flag_boolean, FIELD (redis_cleanup), "true",
+    "RayClusters with fault tolerance in Redis end with a Job that removes their state from it.",
+    "ENABLE_GCS_FT_REDIS_CLEANUP", 0, 0, NULL },
+  { "config", &flag_text, FIELD (config_file), "",
+    "KubeRay's Configuration (YAML): sidecars, variables, labels and annotations of every Ray pod. Fields that are\n"
+    "        flags here count where the flag is not given.",
+    NULL, 0, 0, "none" },
   { "random-pod-delete", &flag_boolean, FIELD (random_delete), "false",
     "Scale down also where the Ray autoscaler is to name the victims.", "ENABLE_RANDOM_POD_DELETE", 0, 0, NULL },
 
@@ -214,6 +222,31 @@ read_arguments (struct manager_options *options, int argc, char *const *argv, st
   return 0;
 }
 
+/* ---- the configuration file ---- */
+
+static int
+set_from_config (void *data, const char *name, const char *text, struct error *err)
+{
+  const struct flag *flag = find_flag (name, strlen (name));
+
+  return set_value (data, flag, name, text, err);
+}
+
+/* Its fields come before the arguments, which name it: hence these are read a second time. */
+static int
+read_config (struct manager_options *options, int argc, char *const *argv, struct error *err)
+{
+  cleanup_buf struct buf nowhere = { 0 };
+  int ret;
+
+  if (options->config_file[0] == '\0')
+    return 0;
+  ret = config_file_load (&options->config, options->config_file, err);
+  if (ret == 0)
+    ret = config_flags (options->config, set_from_config, options, err);
+  return ret == 0 ? read_arguments (options, argc, argv, &nowhere, err) : ret;
+}
+
 /* ---- what only fits together or not ---- */
 
 static int
@@ -263,6 +296,8 @@ manager_options_parse (struct manager_options *options, int argc, char *const *a
   if (ret == 0)
     ret = read_arguments (options, argc, argv, text, err);
   if (ret == 0)
+    ret = read_config (options, argc, argv, err);
+  if (ret == 0)
     ret = check_work (options, err);
   if (ret == 0)
     ret = check_rest (options, err);
@@ -278,4 +313,5 @@ manager_options_free (struct manager_options *options)
     free (options->namespaces[i]);
   free (take_ptr (options->namespaces));
   options->nnamespaces = 0;
+  cJSON_Delete (take_ptr (options->config));
 }

@@ -14,8 +14,13 @@ struct ray_options
   bool login_shell;           /* ENABLE_LOGIN_SHELL: bash -cl instead of -c */
   bool head_cluster_ip;       /* ENABLE_RAY_HEAD_CLUSTER_IP_SERVICE */
   bool inject_tpu;            /* pods are built through tpu_inject ("born complete"); off only to test the webhook */
-  const char *version;        /* ours, for ray.io/kuberay-version and usage tags */
+  bool redis_cleanup;  /* ENABLE_GCS_FT_REDIS_CLEANUP: a finalizer and a Job remove a cluster's state from Redis */
+  const char *version; /* ours, for ray.io/kuberay-version and usage tags */
   struct tpu_options tpu;
+  /* Of the configuration file (§5.1); NULL: none. They must outlive every use. */
+  const cJSON *default_env;                          /* list: of the Ray container */
+  const cJSON *default_labels, *default_annotations; /* objects: of every pod */
+  const cJSON *head_sidecars, *worker_sidecars;      /* lists of containers */
 };
 extern const struct ray_options ray_default_options;
 

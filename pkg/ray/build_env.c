@@ -114,6 +114,7 @@ ray_add_env (struct pod_build *b)
   cJSON_ArrayForEach (init, json_get (b->spec, "initContainers"))
     if (cJSON_IsObject (init))
       ray_env_head_address (b, init);
+  ray_add_config_env (b);
   if (!b->group->is_head)
     ray_env_head_address (b, b->ray);
   add_self (b);

@@ -1,4 +1,5 @@
 /* Labels and annotations of pods (§0.3, §3.1). */
+#include "ray/plan.h"
 #include "ray/ray_internal.h"
 
 #include <inttypes.h>
@@ -51,6 +52,9 @@ ray_add_labels (struct pod_build *b)
   json_set_str (labels, RAY_LABEL_CLUSTER, b->cluster->name);
   json_set_str (labels, RAY_LABEL_NODE_TYPE, type);
   json_set_str (labels, RAY_LABEL_GROUP, b->group->name);
+  /* Workers of a RayService serve when they are ready; whether the head does, the RayService controller finds out. */
+  if (text_eq (b->cluster->origin_crd, "RayService"))
+    json_set_str (labels, RAY_LABEL_SERVE, b->group->is_head ? "false" : "true");
   if (!b->group->is_head)
     add_identity (b, labels);
 }
@@ -67,7 +71,12 @@ ray_add_annotations (struct pod_build *b)
     json_set_str (annotations, RAY_ANNOTATION_OVERWRITE_CMD, overwrite);
   if (b->group->is_head)
     {
-      json_set_str (annotations, "ray.io/ft-enabled", "false");
+      char hash[RAY_RECREATE_HASH_SIZE];
+
+      ray_recreate_hash (hash, b->cluster);
+      json_set_str (annotations, RAY_ANNOTATION_RECREATE_HASH, hash);
+      json_set_str (annotations, RAY_ANNOTATION_FT_ENABLED,
+                    ray_fault_tolerance (b->cluster) != RAY_FT_NONE ? "true" : "false");
       json_set_str (annotations, "ray.io/kuberay-version", b->options->version);
     }
   if (annotations->child == NULL)

@@ -164,9 +164,24 @@ fold_labels (cJSON *params, const cJSON *group_labels)
     set_default (params, "labels", buf_text (&text));
 }
 
+/* The credentials themselves are in the environment (§3.4). */
+static void
+add_redis_credentials (cJSON *params, const struct ray_cluster *cluster)
+{
+  const cJSON *options = json_get (cluster->object, "spec", "gcsFaultToleranceOptions");
+
+  if (ray_fault_tolerance (cluster) != RAY_FT_REDIS)
+    return;
+  if (cJSON_IsObject (json_get (options, "redisUsername")))
+    json_set_str (params, "redis-username", "$REDIS_USERNAME");
+  if (cJSON_IsObject (json_get (options, "redisPassword")))
+    json_set_str (params, "redis-password", "$REDIS_PASSWORD");
+}
+
 static void
 add_head_defaults (cJSON *params, const struct ray_cluster *cluster)
 {
+  add_redis_credentials (params, cluster);
   set_default (params, "dashboard-host", "0.0.0.0");
   if (cluster->autoscaling)
     json_set_str (params, "no-monitor", "true"); /* the sidecar is the monitor */

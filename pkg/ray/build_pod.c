@@ -1,6 +1,4 @@
-/* A pod from a group's template: what belongs where, in the order of §3.1. Features that come later have their place in
- * assemble (): GCS fault tolerance, authentication, TLS and the history collector add to the template before volumes,
- * command, environment and probes are decided. */
+/* A pod from a group's template: what belongs where, in the order of §3.1. */
 #include "ray/ray_internal.h"
 
 #include <errno.h>
@@ -11,6 +9,7 @@ const struct ray_options ray_default_options = {
   .cluster_domain = "cluster.local",
   .init_container = true,
   .probes = true,
+  .redis_cleanup = true,
   .inject_tpu = true,
   .version = "dev",
   .tpu = TPU_DEFAULT_OPTIONS,
@@ -117,9 +116,12 @@ assemble (struct pod_build *b, struct error *err)
   b->ray_start = ray_params_render (b->params, b->group->is_head);
   ray_add_wait_container (b);
   ray_add_autoscaler (b);
+  ray_add_fault_tolerance (b);
   ray_add_metrics_port (b);
+  ray_add_auth (b);
   if (ray_autoscaler_v2 (b->cluster))
     json_set_str (b->spec, "restartPolicy", "Never"); /* v2 replaces pods itself (§3.7) */
+  ray_add_config_defaults (b);
   ray_add_volumes (b);
   ray_add_command (b);
   ray_add_env (b);

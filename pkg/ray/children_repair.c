@@ -24,7 +24,12 @@ merge_difference (const cJSON *from, const cJSON *to)
       if (json_equal (old, item))
         continue;
       if (cJSON_IsObject (old) && cJSON_IsObject (item))
-        json_set (patch, item->string, merge_difference (old, item));
+        {
+          cJSON *inner = merge_difference (old, item);
+
+          if (inner != NULL)
+            json_set (patch, item->string, inner);
+        }
       else
         json_set_copy (patch, item->string, item);
     }

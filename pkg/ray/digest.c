@@ -128,7 +128,7 @@ ray_pod_digest (const cJSON *pod)
 {
   const cJSON *labels = json_get (pod, "metadata", "labels");
   const cJSON *ready = json_find (json_get (pod, "status", "conditions"), "type", "Ready");
-  const char *reason = "", *message = "";
+  const char *reason = "", *message = "", *hash = "";
   bool head = text_eq (json_str (labels, RAY_LABEL_NODE_TYPE), "head");
   struct ray_pod p = {
     .created_ms = time_at (pod, "creationTimestamp"),
@@ -147,6 +147,7 @@ ray_pod_digest (const cJSON *pod)
   p.dead = is_dead (pod, p.phase);
   if (head)
     {
+      hash = json_str (pod, "metadata", "annotations", RAY_ANNOTATION_RECREATE_HASH);
       reason = json_str (ready, "reason");
       message = json_str (ready, "message");
       explain_not_ready (pod, &reason, &message, buffer, sizeof (buffer));
@@ -164,8 +165,9 @@ ray_pod_digest (const cJSON *pod)
                    { &p.ip, json_str (pod, "status", "podIP") },
                    { &p.ready_reason, reason },
                    { &p.ready_message, message },
+                   { &p.recreate_hash, hash },
                },
-               11);
+               12);
 }
 
 /* Port name -> nodePort, else targetPort, else port, as text (facts §1.5). */

@@ -476,14 +476,20 @@ drain_strays (struct planner *p)
     }
 }
 
-static void
-delete_all (struct planner *p)
+/* Pods of one node type; returns how many there were to delete. */
+static size_t
+delete_all (struct planner *p, const char *node_type, const char *why)
 {
+  size_t before = p->plan->nops;
+
   for (size_t i = 0; i < p->observed->npods; i++)
-    if (ray_pod_owned (p->observed->pods[i], p->cluster)
-        && (text_eq (p->observed->pods[i]->node_type, "worker") || text_eq (p->observed->pods[i]->node_type, "head")))
-      delete_pod (p, ray_cluster_group (p->cluster, p->observed->pods[i]->group), p->observed->pods[i],
-                  "the cluster is suspended");
+    {
+      const struct ray_pod *pod = p->observed->pods[i];
+
+      if (ray_pod_owned (pod, p->cluster) && text_eq (pod->node_type, node_type))
+        delete_pod (p, ray_cluster_group (p->cluster, pod->group), pod, why);
+    }
+  return p->plan->nops - before;
 }
 
 /* Stages in their order, deletions before creations, otherwise as decided. */
@@ -502,14 +508,48 @@ order_ops (struct ray_plan *plan)
   plan->cap = plan->nops;
 }
 
+/* upgradeStrategy Recreate (§2.4): the head carries the hash of the spec it was made from, and speaks for all pods. One
+ * of another operator tells nothing: it is replaced by ours, and counts from then on. Returns whether all pods go. */
+static bool
+recreate (struct planner *p)
+{
+  static const char why[] = "the spec has changed, and spec.upgradeStrategy is Recreate";
+  char hash[RAY_RECREATE_HASH_SIZE];
+  const struct ray_pod *head = NULL;
+
+  if (!text_eq (json_str (p->cluster->object, "spec", "upgradeStrategy", "type"), "Recreate"))
+    return false;
+  for (size_t i = 0; i < p->observed->npods; i++)
+    if (ray_pod_owned (p->observed->pods[i], p->cluster) && text_eq (p->observed->pods[i]->node_type, "head")
+        && p->observed->pods[i]->deletion_ms == 0)
+      head = p->observed->pods[i];
+  if (head == NULL)
+    return false;
+  ray_recreate_hash (hash, p->cluster);
+  if (strcmp (head->recreate_hash, hash) == 0)
+    return false;
+  if (!text_starts_with (head->recreate_hash, RAY_RECREATE_HASH_PREFIX))
+    {
+      add_op (p->plan, RAY_OP_STAMP_HEAD, STAGE_LEDGER)->pod = head;
+      return false;
+    }
+  /* The head last: as long as it lives, what is left of the others is seen to be old. */
+  if (delete_all (p, "worker", why) == 0)
+    delete_all (p, "head", why);
+  return true;
+}
+
 static void
 plan_pods (struct planner *p)
 {
   enum ray_suspension suspension = ray_suspension_of (p->cluster);
 
   if (suspension == RAY_SUSPENDING)
-    delete_all (p);
-  if (suspension != RAY_ACTIVE)
+    {
+      delete_all (p, "head", "the cluster is suspended");
+      delete_all (p, "worker", "the cluster is suspended");
+    }
+  if (suspension != RAY_ACTIVE || recreate (p))
     return;
   plan_group (p, &p->cluster->head);
   for (size_t i = 0; i < p->cluster->ngroups; i++)
@@ -536,6 +576,17 @@ ray_plan_make (struct ray_plan *plan, const struct ray_cluster *cluster, const s
     }
   ray_ledger_free (&p.ledger);
   order_ops (plan);
+}
+
+void
+ray_plan_delete_all (struct ray_plan *plan, const struct ray_cluster *cluster, const struct ray_observed *observed,
+                     const char *why)
+{
+  struct planner p = { .plan = plan, .cluster = cluster, .observed = observed };
+
+  *plan = (struct ray_plan){ 0 };
+  delete_all (&p, "head", why);
+  delete_all (&p, "worker", why);
 }
 
 void

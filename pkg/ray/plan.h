@@ -17,6 +17,12 @@
 
 #define RAY_ANNOTATION_SLICES "ray-tpu-operator/slices"
 
+/* On the head: of the spec it was made from. "rto1-" and a hash; anything else was written by another operator. */
+#define RAY_ANNOTATION_RECREATE_HASH "ray.io/upgrade-strategy-recreate-hash"
+#define RAY_RECREATE_HASH_PREFIX "rto1-"
+#define RAY_RECREATE_HASH_SIZE 32
+void ray_recreate_hash (char out[RAY_RECREATE_HASH_SIZE], const struct ray_cluster *cluster);
+
 /* ---- what exists: digests, a few hundred bytes each (design §3.4) ---- */
 
 enum ray_phase
@@ -38,6 +44,7 @@ struct ray_pod
   const char *owner_uid;                    /* of the controller owner reference, "" when none */
   const char *ip;                           /* status.podIP, "" when none */
   const char *ready_reason, *ready_message; /* heads only: for the HeadPodReady condition */
+  const char *recreate_hash;                /* heads only: RAY_ANNOTATION_RECREATE_HASH, "" when absent */
   int64_t created_ms;                       /* wall clock */
   int64_t deletion_ms; /* metadata.deletionTimestamp, i.e. when the grace period ends; 0: not being deleted */
   uint64_t resource_version;
@@ -82,6 +89,7 @@ enum ray_op_kind
 {
   RAY_OP_WRITE_LEDGER, /* merge-patch RAY_ANNOTATION_SLICES with plan->ledger, guarded by the cluster's resourceVersion
                         */
+  RAY_OP_STAMP_HEAD,   /* merge-patch RAY_ANNOTATION_RECREATE_HASH of `pod` with the hash of the spec */
   RAY_OP_DELETE_POD,   /* with uid precondition */
   RAY_OP_CREATE_POD,
 };
@@ -93,7 +101,7 @@ struct ray_op
   const struct ray_group *group; /* pods: the group; NULL when it is no longer in the spec */
   struct ray_identity identity;  /* created pods */
   uint64_t name_seed;            /* created pods: see ray_op_rename */
-  const struct ray_pod *pod;     /* deleted pods */
+  const struct ray_pod *pod;     /* deleted and stamped pods */
   const char *why;               /* for logs and events: "slice is incomplete", "scale down", ... */
 };
 
@@ -115,6 +123,9 @@ extern const struct ray_plan_options ray_default_plan_options;
 /* `cluster` must have passed ray_validate. Everything in the plan points into cluster and observed. */
 void ray_plan_make (struct ray_plan *plan, const struct ray_cluster *cluster, const struct ray_observed *observed,
                     const struct ray_plan_options *options, int64_t now_ms);
+/* The deletion of every pod that the cluster owns and that is not being deleted yet. */
+void ray_plan_delete_all (struct ray_plan *plan, const struct ray_cluster *cluster, const struct ray_observed *observed,
+                          const char *why);
 /* Takes creations out of the plan: those of heads, or of all pods. For when an object they need is missing. */
 void ray_plan_hold (struct ray_plan *plan, bool workers_too);
 void ray_plan_free (struct ray_plan *plan);

@@ -1,6 +1,7 @@
 /* ray.h - the RayCluster: what a ray.io/v1 object says (cluster), whether it makes sense (validate), the Pods it
- * stands for (build) and the other objects it owns (children), what to do next about what exists (plan) and what to tell its user (status). Pure: no
- * I/O, no clock, no globals that change. Rules: facts/kuberay.md, "§" below means its sections. */
+ * stands for (build) and the other objects it owns (children), what to do next about what exists (plan), how it ends
+ * (teardown) and what to tell its user (status). Pure: no I/O, no clock, no globals that change. Rules:
+ * facts/kuberay.md, "§" below means its sections. */
 #ifndef RAY_RAY_H
 #define RAY_RAY_H
 
@@ -10,5 +11,6 @@
 #include "ray/children.h"
 #include "ray/plan.h"
 #include "ray/status.h"
+#include "ray/teardown.h"
 
 #endif

@@ -102,15 +102,19 @@ struct pod_build
 };
 
 /* Each adds one thing to b->pod; build_pod.c calls them in the order of §3.1. */
-void ray_add_labels (struct pod_build *b);         /* build_labels.c */
-void ray_add_annotations (struct pod_build *b);    /* build_labels.c */
-void ray_add_wait_container (struct pod_build *b); /* build_containers.c */
-void ray_add_autoscaler (struct pod_build *b);     /* build_containers.c */
-void ray_add_metrics_port (struct pod_build *b);   /* build_containers.c */
-void ray_add_volumes (struct pod_build *b);        /* build_volumes.c */
-void ray_add_command (struct pod_build *b);        /* build_command.c */
-void ray_add_env (struct pod_build *b);            /* build_env.c */
-void ray_add_probes (struct pod_build *b);         /* build_probes.c */
+void ray_add_labels (struct pod_build *b);          /* build_labels.c */
+void ray_add_annotations (struct pod_build *b);     /* build_labels.c */
+void ray_add_wait_container (struct pod_build *b);  /* build_containers.c */
+void ray_add_autoscaler (struct pod_build *b);      /* build_containers.c */
+void ray_add_fault_tolerance (struct pod_build *b); /* build_fault_tolerance.c */
+void ray_add_auth (struct pod_build *b);            /* build_auth.c */
+void ray_add_config_defaults (struct pod_build *b); /* build_defaults.c: sidecars, labels, annotations */
+void ray_add_config_env (struct pod_build *b);      /* build_defaults.c */
+void ray_add_metrics_port (struct pod_build *b);    /* build_containers.c */
+void ray_add_volumes (struct pod_build *b);         /* build_volumes.c */
+void ray_add_command (struct pod_build *b);         /* build_command.c */
+void ray_add_env (struct pod_build *b);             /* build_env.c */
+void ray_add_probes (struct pod_build *b);          /* build_probes.c */
 
 /* FQ_RAY_IP and RAY_IP: how init containers and workers find the head (§3.4). */
 void ray_env_head_address (const struct pod_build *b, cJSON *container);
@@ -172,5 +176,6 @@ void ray_validate_template (struct ray_problems *problems, const cJSON *template
 void ray_validate_group (struct ray_problems *problems, const struct ray_cluster *cluster,
                          const struct ray_group *group, const char *path, const struct ray_options *options);
 void ray_validate_autoscaling (struct ray_problems *problems, const struct ray_cluster *cluster);
+void ray_validate_options (struct ray_problems *problems, const struct ray_cluster *cluster);
 
 #endif

@@ -203,6 +203,8 @@ static const struct ray_field spec_fields[] = {
   { "authOptions", RAY_KIND_OBJECT },
   { "tlsOptions", RAY_KIND_OBJECT },
   { "upgradeStrategy", RAY_KIND_OBJECT },
+  { "networkPolicy", RAY_KIND_OBJECT },
+  { "historyServerOptions", RAY_KIND_OBJECT },
 };
 
 static void
@@ -254,4 +256,5 @@ ray_validate (const struct ray_cluster *cluster, const struct ray_options *optio
                           options);
   check_duplicates (problems, cluster);
   ray_validate_autoscaling (problems, cluster);
+  ray_validate_options (problems, cluster);
 }

@@ -117,18 +117,6 @@ ray_validate_autoscaling (struct ray_problems *problems, const struct ray_cluste
 /* ---- not yet ---- */
 
 static bool
-has_fault_tolerance (const cJSON *spec)
-{
-  return cJSON_IsObject (json_get (spec, "gcsFaultToleranceOptions"));
-}
-
-static bool
-has_token_auth (const cJSON *spec)
-{
-  return text_eq (json_str (spec, "authOptions", "mode"), "token");
-}
-
-static bool
 has_tls (const cJSON *spec)
 {
   return json_bool (spec, false, "tlsOptions", "enabled");
@@ -140,24 +128,31 @@ has_history (const cJSON *spec)
   return cJSON_IsObject (json_get (spec, "historyServerOptions"));
 }
 
-static bool
-has_recreate (const cJSON *spec)
-{
-  return text_eq (json_str (spec, "upgradeStrategy", "type"), "Recreate");
-}
-
 static const struct feature
 {
   const char *field;
   bool (*asked) (const cJSON *spec);
   const char *consequence;
 } features[] = {
-  { "spec.gcsFaultToleranceOptions", has_fault_tolerance, "the state of the head is lost when its pod is" },
-  { "spec.authOptions.mode", has_token_auth, "Ray runs without a token" },
   { "spec.tlsOptions.enabled", has_tls, "Ray's traffic is not encrypted" },
   { "spec.historyServerOptions", has_history, "no collector runs beside Ray" },
-  { "spec.upgradeStrategy.type", has_recreate, "pods keep the templates they were made from until they are deleted" },
 };
+
+/* The serve Service is made of the head's serve ports; upstream makes no pods either when there is none (§2.3). */
+static void
+warn_about_serve (const struct ray_cluster *cluster, struct ray_problems *problems)
+{
+  const char *asked = json_str (cluster->object, "metadata", "annotations", RAY_ANNOTATION_SERVE_SERVICE);
+  cleanup_json cJSON *service = NULL;
+
+  if (!text_eq_nocase (asked, "true"))
+    return;
+  service = ray_build_serve_service (cluster, &ray_default_options);
+  if (service == NULL)
+    ray_problem (problems, "UnsupportedRayClusterFeature", "metadata.annotations[\"" RAY_ANNOTATION_SERVE_SERVICE "\"]",
+                 "asks for a Service, but the head's first container has no port named serve or serve-*: no Service is "
+                 "made; add the port");
+}
 
 void
 ray_unsupported (const struct ray_cluster *cluster, struct ray_problems *problems)
@@ -168,4 +163,5 @@ ray_unsupported (const struct ray_cluster *cluster, struct ray_problems *problem
     if (features[i].asked (spec))
       ray_problem (problems, "UnsupportedRayClusterFeature", features[i].field,
                    "is not implemented in this version: %s", features[i].consequence);
+  warn_about_serve (cluster, problems);
 }

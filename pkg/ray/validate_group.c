@@ -33,6 +33,7 @@ static const struct ray_field head_fields[] = {
   { "serviceType", RAY_KIND_STRING },
   { "headService", RAY_KIND_OBJECT },
   { "enableIngress", RAY_KIND_BOOL },
+  { "ingressOptions", RAY_KIND_OBJECT },
 };
 
 static const struct ray_field worker_fields[] = {

@@ -85,6 +85,8 @@ FLAGS = [
     (["leaderElect=false"], "--leader-elect", "false"),
     (["workers=8"], "--workers", "8"),
     (["extraArgs={--workers=9}"], "--workers", "9"),
+    ([], "--config", None),
+    (["configuration.enabled=true"], "--config", "/etc/ray-tpu-operator/config.yaml"),
 ]
 
 
@@ -151,7 +153,7 @@ def test_webhook_can_be_left_out(chart):
     objects = chart.objects("--set", "webhook.enabled=false")
     assert not [key for key in objects if "Webhook" in key[0] or key[2].endswith("-webhook")]
     rules = [rule for (kind, _, _), item in objects.items() if kind.endswith("Role") for rule in item["rules"]]
-    assert not [rule for rule in rules if "admissionregistration.k8s.io" in rule["apiGroups"] or "secrets" in rule["resources"]]
+    assert not [rule for rule in rules if "admissionregistration.k8s.io" in rule["apiGroups"] or "-cert" in str(rule.get("resourceNames"))]
 
 
 def grants(role):
@@ -182,7 +184,12 @@ def test_least_privilege(chart):
     objects = chart.objects()
     cluster, own = grants(objects[("ClusterRole", "", NAME)]), grants(objects[("Role", SYSTEM, NAME)])
     assert not [grant for grant in cluster | own if "*" in grant]
-    assert not [grant for grant in cluster if grant[1] in ("secrets", "configmaps", "leases")], "only in our own namespace"
+    assert not [grant for grant in cluster if grant[1] in ("configmaps", "leases")], "only in our own namespace"
+    # Tokens of RayClusters are looked at by name; nobody's Secrets can be listed or deleted.
+    assert {grant[3] for grant in cluster if grant[1] == "secrets"} == {"get", "create", "patch"}
+    # The Role of the autoscaler can be made only by who holds what it grants.
+    for resource, verbs in (("pods", ("get", "list", "watch", "patch")), ("pods/resize", ("patch",))):
+        assert all(("", resource, "", verb) in cluster for verb in verbs)
     assert {grant for grant in own if grant[1] == "secrets"} == {("", "secrets", "", "create")} | {
         ("", "secrets", NAME + "-cert", verb) for verb in ("get", "list", "watch", "update", "patch")
     }
@@ -245,8 +252,22 @@ def test_values_reach_the_pod(chart):
     assert objects[("RoleBinding", SYSTEM, NAME)]["subjects"][0]["name"] == "mine"
 
 
+def test_configuration_is_a_file_of_the_operator(chart):
+    values = ["configuration.enabled=true", "configuration.defaultPodLabels.team=ml"]
+    objects = chart.objects(*set_values(values))
+    pod, only = objects[DEPLOYMENT]["spec"]["template"]["spec"], container(objects)
+    assert pod["volumes"] == [{"name": "config", "configMap": {"name": NAME + "-config"}}]
+    assert only["volumeMounts"][0]["mountPath"] == "/etc/ray-tpu-operator"
+    text = objects[("ConfigMap", SYSTEM, NAME + "-config")]["data"]["config.yaml"]
+    assert yaml.safe_load(text)["defaultPodLabels"] == {"team": "ml"}
+    annotations = objects[DEPLOYMENT]["spec"]["template"]["metadata"]["annotations"]
+    other = chart.objects(*set_values(values[:1]))[DEPLOYMENT]["spec"]["template"]["metadata"]["annotations"]
+    assert annotations != other, "a changed configuration restarts the operator"
+
+
 # (values, words of the message)
 NONSENSE = [
+    (["configuration.defaultPodLabel.a=b"], ["/configuration", "not allowed"]),
     (["replica=2"], ["replica", "not allowed"]),
     (["image.name=x"], ["/image", "name"]),
     (["logLevel=verbose"], ["/logLevel", "'debug', 'info', 'warn', 'error'"]),
@@ -379,8 +400,10 @@ def test_permissions_on_a_real_api_server(cluster, release):
     assert may(cluster, release, "get", f"secrets/{NAME}-cert", "-n", release)
     assert may(cluster, release, "update", "leases.coordination.k8s.io", "-n", release)
     assert not may(cluster, release, "update", f"{MUTATING[0]}/other".lower())
-    assert not may(cluster, release, "get", "secrets/other", "-n", release)
-    assert not may(cluster, release, "get", f"secrets/{NAME}-cert", "-n", "default")
+    assert may(cluster, release, "create", "networkpolicies.networking.k8s.io", "-n", "default")
+    assert may(cluster, release, "create", "jobs.batch", "-n", "default")
+    assert not may(cluster, release, "list", "secrets", "-n", "default")
+    assert not may(cluster, release, "delete", "secrets", "-n", release)
 
 
 def test_namespaced_install_has_no_rights_elsewhere(cluster, chart):

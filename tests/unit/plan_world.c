@@ -55,7 +55,7 @@ make_pod (const struct world *w, const struct ray_op *op)
   cleanup_json cJSON *pod = cJSON_CreateObject ();
   cJSON *metadata = json_obj (pod, "metadata"), *labels = json_obj (metadata, "labels");
   cJSON *owner = json_push_obj (json_arr (metadata, "ownerReferences"));
-  char stamp[CLOCK_RFC3339_SIZE], number[24];
+  char stamp[CLOCK_RFC3339_SIZE], number[24], hash[RAY_RECREATE_HASH_SIZE];
 
   clock_format_rfc3339 (w->now_ms, stamp);
   json_set_str (metadata, "name", op->identity.name);
@@ -67,7 +67,12 @@ make_pod (const struct world *w, const struct ray_op *op)
   json_set_str (labels, RAY_LABEL_CLUSTER, w->cluster.name);
   json_set_str (labels, RAY_LABEL_GROUP, op->group->name);
   json_set_str (labels, RAY_LABEL_NODE_TYPE, op->group->is_head ? "head" : "worker");
-  if (!op->group->is_head)
+  if (op->group->is_head)
+    {
+      ray_recreate_hash (hash, &w->cluster);
+      json_set_str (json_obj (metadata, "annotations"), RAY_ANNOTATION_RECREATE_HASH, hash);
+    }
+  else
     {
       snprintf (number, sizeof (number), "%lld", (long long) op->identity.replica_index);
       json_set_str (labels, RAY_LABEL_REPLICA_INDEX, number);
@@ -105,6 +110,15 @@ world_vanish (struct world *w, size_t i)
   w->pods[i] = w->pods[--w->npods];
 }
 
+static void
+stamp (struct world *w, const struct ray_op *op)
+{
+  ray_recreate_hash (w->stamp, &w->cluster);
+  for (size_t i = 0; i < w->npods; i++)
+    if (w->pods[i] == op->pod)
+      w->pods[i]->recreate_hash = w->stamp;
+}
+
 void
 world_apply (struct world *w, bool (*fails) (void *data, const struct ray_op *op), void *data)
 {
@@ -121,6 +135,8 @@ world_apply (struct world *w, bool (*fails) (void *data, const struct ray_op *op
       if (op->kind == RAY_OP_WRITE_LEDGER)
         json_set_str (json_obj (json_obj (w->object, "metadata"), "annotations"), RAY_ANNOTATION_SLICES,
                       w->plan.ledger);
+      else if (op->kind == RAY_OP_STAMP_HEAD)
+        stamp (w, op);
       else if (op->kind == RAY_OP_CREATE_POD)
         create (w, op);
       else

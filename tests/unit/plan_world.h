@@ -13,6 +13,7 @@ struct world
   size_t npods, cap;
   int64_t now_ms;
   struct ray_plan plan; /* the last one */
+  char stamp[RAY_RECREATE_HASH_SIZE];
 };
 
 void world_init (struct world *w, const char *cluster_yaml);

@@ -224,7 +224,7 @@ a_cluster_is_judged_by_what_it_brings (void **state)
     { "no name", "CREATE", NULL, "[{'op':'remove','path':'/metadata/name'}]", false, 0, "name", NULL },
     { "deleted", "DELETE", NULL, "[" HOSTS (2) "]", true, 0, NULL, NULL },
     { "what this version leaves out", "CREATE", NULL,
-      "[{'op':'add','path':'/spec/gcsFaultToleranceOptions','value':{'redisAddress':'redis:6379'}}]", true, 1, NULL,
+      "[{'op':'add','path':'/spec/tlsOptions','value':{'enabled':true}}]", true, 1, NULL,
       NULL },
   };
 

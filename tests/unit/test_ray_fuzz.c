@@ -2,6 +2,8 @@
  * ray_validate passes must build into objects an API server takes. The seeds are fixed: a failure repeats. */
 #include "test_ray.h"
 
+#include "ray/teardown.h"
+
 #define ROUNDS 4000
 #define MUTATIONS_MAX 4
 #define TEN "aaaaaaaaaa"
@@ -118,6 +120,41 @@ mutate (cJSON *object)
     }
 }
 
+/* What was made is ours, and in need of no repair; whatever is found under its name, the repair mends all there is to.
+ */
+static void
+build_children (const struct ray_cluster *cluster)
+{
+  cleanup_children struct ray_children children = { 0 };
+
+  ray_children_make (&children, cluster, &ray_default_options);
+  for (size_t i = 0; i < children.count; i++)
+    {
+      const struct ray_child *child = &children.items[i];
+      cleanup_json cJSON *first = NULL, *second = NULL, *broken = cJSON_Duplicate (child->object, true);
+
+      assert_no_nulls (child->object);
+      assert_true (*ray_child_name (child) != '\0');
+      if (child->kind != RAY_CHILD_SERVICE)
+        first = ray_child_repair (child, child->object);
+      assert_null (first);
+      mutate (broken);
+      free (ray_child_complaint (child, broken));
+      second = ray_child_repair (child, broken);
+    }
+}
+
+static void
+build_job (const struct ray_cluster *cluster, bool valid)
+{
+  cleanup_json cJSON *job = NULL;
+  int ret = ray_build_redis_cleanup_job (&job, cluster, &ray_default_options, NULL);
+
+  if (valid)
+    assert_int_equal (ret, 0);
+  assert_int_equal (ret == 0, job != NULL);
+}
+
 /* A group of ten thousand hosts is built like one of three. */
 static void
 build_all (const struct ray_cluster *cluster, bool valid)
@@ -129,6 +166,8 @@ build_all (const struct ray_cluster *cluster, bool valid)
   assert_no_nulls (headless);
   if (valid)
     assert_service_postable (head);
+  build_children (cluster);
+  build_job (cluster, valid);
   for (size_t g = 0; g <= cluster->ngroups; g++)
     {
       const struct ray_group *group = g == 0 ? &cluster->head : &cluster->groups[g - 1];
@@ -158,7 +197,7 @@ static void
 test_mutated_manifests (void **state)
 {
   static const char *const names[]
-      = { "tutorial_a_v6e_4x4.yaml", "tutorial_a_tpu7x_2x2x2.yaml", "raycluster_v4_multihost.yaml" };
+      = { "tutorial_a_v6e_4x4.yaml", "tutorial_a_tpu7x_2x2x2.yaml", "raycluster_v4_multihost.yaml", "children.yaml" };
   int valid_seen = 0, invalid_seen = 0;
 
   (void) state;

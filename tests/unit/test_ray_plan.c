@@ -387,6 +387,116 @@ test_unlabelled_pods_of_old_kuberay_count_as_slices (void **state)
   world_free (&w);
 }
 
+static cJSON *
+head_container (struct world *w)
+{
+  return cJSON_GetArrayItem (json_get (w->object, "spec", "headGroupSpec", "template", "spec", "containers"), 0);
+}
+
+static void
+recreate_on_change (struct world *w)
+{
+  json_set_str (json_obj (json_obj (w->object, "spec"), "upgradeStrategy"), "type", "Recreate");
+}
+
+static void
+test_recreate_replaces_all_pods_the_head_last (void **state)
+{
+  struct world w;
+
+  (void) state;
+  world_init (&w, two_groups);
+  recreate_on_change (&w);
+  world_settle (&w);
+  world_plan (&w);
+  assert_int_equal (w.plan.nops, 0);
+  json_set_str (head_container (&w), "image", "newer");
+  world_plan (&w);
+  assert_int_equal (world_ops (&w, RAY_OP_DELETE_POD), 6);
+  assert_int_equal (w.plan.nops, 6);
+  world_apply (&w, NULL, NULL);
+  assert_int_equal (world_count (&w, RAY_HEAD_GROUP), 1);
+  world_plan (&w);
+  assert_int_equal (w.plan.nops, 1);
+  assert_string_equal (w.plan.ops[0].pod->node_type, "head");
+  world_settle (&w);
+  assert_int_equal (world_count (&w, RAY_HEAD_GROUP), 1);
+  assert_int_equal (world_count (&w, "tpu"), 4);
+  assert_int_equal (world_count (&w, "cpu"), 2);
+  world_plan (&w);
+  assert_int_equal (w.plan.nops, 0);
+  world_free (&w);
+}
+
+/* Scaling, suspending and what Kueue adds change nothing; nor does any change without the strategy. */
+static void
+test_what_does_not_recreate (void **state)
+{
+  struct world w;
+  cJSON *spec;
+
+  (void) state;
+  world_init (&w, two_groups);
+  recreate_on_change (&w);
+  world_settle (&w);
+  spec = json_get (group_spec (&w, 1), "template", "spec");
+  scale (&w, 1, 1);
+  json_set_int (group_spec (&w, 1), "maxReplicas", 9);
+  json_push_str (json_arr (json_obj (group_spec (&w, 1), "scaleStrategy"), "workersToDelete"), "nobody");
+  json_set_str (json_push_obj (json_arr (spec, "tolerations")), "key", "k");
+  json_set_str (json_push_obj (json_arr (spec, "schedulingGates")), "name", "g");
+  json_set_bool (json_get (w.object, "spec"), "suspend", false);
+  json_set (json_get (w.object, "spec"), "authOptions", cJSON_CreateNull ());
+  world_plan (&w);
+  assert_int_equal (world_ops (&w, RAY_OP_DELETE_POD), 1); /* the scale down */
+  world_settle (&w);
+  json_drop (json_get (w.object, "spec"), "upgradeStrategy");
+  json_set_str (head_container (&w), "image", "newer");
+  world_plan (&w);
+  assert_int_equal (w.plan.nops, 0);
+  world_free (&w);
+}
+
+/* Taken over from KubeRay: its hash says nothing, so no pod goes; ours is written, and counts for the next change. */
+static void
+test_a_foreign_hash_is_replaced_not_compared (void **state)
+{
+  struct world w;
+
+  (void) state;
+  world_init (&w, two_groups);
+  recreate_on_change (&w);
+  world_settle (&w);
+  for (size_t i = 0; i < w.npods; i++)
+    w.pods[i]->recreate_hash = "0OKJ2PGEV4V3A6P0";
+  world_plan (&w);
+  assert_int_equal (w.plan.nops, 1);
+  assert_int_equal (w.plan.ops[0].kind, RAY_OP_STAMP_HEAD);
+  world_settle (&w);
+  assert_int_equal (world_ops (&w, RAY_OP_DELETE_POD), 0);
+  json_set_str (head_container (&w), "image", "newer");
+  world_plan (&w);
+  assert_int_equal (world_ops (&w, RAY_OP_DELETE_POD), 6);
+  world_free (&w);
+}
+
+static void
+test_held_creations (void **state)
+{
+  struct world w;
+
+  (void) state;
+  world_init (&w, two_groups);
+  world_plan (&w);
+  ray_plan_hold (&w.plan, false);
+  assert_int_equal (world_ops (&w, RAY_OP_CREATE_POD), 6);
+  for (size_t i = 0; i < w.plan.nops; i++)
+    assert_false (w.plan.ops[i].group->is_head);
+  ray_plan_hold (&w.plan, true);
+  assert_int_equal (world_ops (&w, RAY_OP_CREATE_POD), 0);
+  world_free (&w);
+}
+
 static void
 test_dead_pods_are_replaced (void **state)
 {
@@ -649,6 +759,10 @@ main (void)
     cmocka_unit_test (test_group_that_left_the_spec_is_drained),
     cmocka_unit_test (test_changed_number_of_hosts_replaces_the_slice),
     cmocka_unit_test (test_unlabelled_pods_of_old_kuberay_count_as_slices),
+    cmocka_unit_test (test_recreate_replaces_all_pods_the_head_last),
+    cmocka_unit_test (test_what_does_not_recreate),
+    cmocka_unit_test (test_a_foreign_hash_is_replaced_not_compared),
+    cmocka_unit_test (test_held_creations),
     cmocka_unit_test (test_dead_pods_are_replaced),
     cmocka_unit_test (test_head_stuck_terminating_is_replaced_after_the_timeout),
     cmocka_unit_test (test_suspension_deletes_all_and_makes_none),

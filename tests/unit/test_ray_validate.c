@@ -28,6 +28,14 @@
 #define REPLACE(path, value) "[{\"op\":\"replace\",\"path\":\"" path "\",\"value\":" value "}]"
 #define REMOVE(path) "[{\"op\":\"remove\",\"path\":\"" path "\"}]"
 #define TOPOLOGY TPU_SPEC "/nodeSelector/cloud.google.com~1gke-tpu-topology"
+#define TWO(p1, v1, p2, v2) "[" ADD (p1, v1) "," ADD (p2, v2) "]"
+#define FTO "/spec/gcsFaultToleranceOptions"
+#define AUTH "/spec/authOptions"
+#define NETWORK "/spec/networkPolicy"
+#define REDIS "{\"redisAddress\":\"r:6379\"}"
+#define ROCKSDB "{\"backend\":\"rocksdb\"}"
+#define HEAD_ENV HEAD "/template/spec/containers/0/env"
+#define HEAD_ENV_FIELD "spec.headGroupSpec.template.spec.containers[0].env"
 #define NAME_54 "a23456789012345678901234567890123456789012345678901234"
 
 static const struct row
@@ -40,6 +48,71 @@ static const struct row
   { ONE ("/metadata/name", "\"1c\""), "metadata.name", "no DNS label", RAY_REASON_METADATA },
   { ONE ("/metadata/name", "\"Up\""), "metadata.name", "lower-case", RAY_REASON_METADATA },
   { ONE ("/metadata/namespace", "\"a.b\""), "metadata.namespace", "a.b", RAY_REASON_METADATA },
+  /* fault tolerance */
+  { ONE (FTO, "{}"), "spec.gcsFaultToleranceOptions.redisAddress", "is missing", NULL },
+  { ONE (FTO, "{\"backend\":\"etcd\"}"), "spec.gcsFaultToleranceOptions.backend", "\"etcd\" is unknown", NULL },
+  { ONE (FTO, "{\"redisAddress\":\"r\",\"storage\":{}}"), "spec.gcsFaultToleranceOptions.storage",
+    "is for backend rocksdb", NULL },
+  { TWO (FTO, REDIS, HEAD_ENV, "[{\"name\":\"REDIS_PASSWORD\",\"value\":\"x\"}]"), HEAD_ENV_FIELD,
+    "REDIS_PASSWORD cannot stand beside", NULL },
+  { TWO (FTO, REDIS, HEAD_ENV, "[{\"name\":\"RAY_REDIS_ADDRESS\",\"value\":\"x\"}]"), HEAD_ENV_FIELD,
+    "RAY_REDIS_ADDRESS cannot stand beside", NULL },
+  { TWO (FTO, REDIS, HEAD "/rayStartParams", "{\"redis-password\":\"x\"}"),
+    "spec.headGroupSpec.rayStartParams.redis-password", "use its redisPassword", NULL },
+  { TWO (FTO, REDIS, "/metadata/annotations", "{\"ray.io/external-storage-namespace\":\"x\"}"),
+    "metadata.annotations[\"ray.io/external-storage-namespace\"]", "externalStorageNamespace", NULL },
+  { TWO (FTO, REDIS, "/metadata/annotations", "{\"ray.io/ft-enabled\":\"false\"}"),
+    "metadata.annotations[\"ray.io/ft-enabled\"]", "remove the annotation", NULL },
+  { ONE (HEAD_ENV, "[{\"name\":\"RAY_REDIS_ADDRESS\",\"value\":\"x\"}]"), HEAD_ENV_FIELD, "without fault tolerance",
+    NULL },
+  { ONE (HEAD_ENV, "[{\"name\":\"REDIS_USERNAME\",\"value\":\"x\"}]"), HEAD_ENV_FIELD, "is not allowed", NULL },
+  { ONE (HEAD "/rayStartParams", "{\"redis-username\":\"x\"}"), "spec.headGroupSpec.rayStartParams.redis-username",
+    "is not allowed", NULL },
+  { ONE (FTO, "{\"backend\":\"rocksdb\",\"redisAddress\":\"r\"}"), "spec.gcsFaultToleranceOptions.redisAddress",
+    "no meaning for backend rocksdb", NULL },
+  { ONE (FTO, "{\"backend\":\"rocksdb\",\"storage\":{\"claimName\":\"c\",\"size\":\"1Gi\"}}"),
+    "spec.gcsFaultToleranceOptions.storage.size", "existing claim", NULL },
+  { ONE (FTO, "{\"backend\":\"rocksdb\",\"storage\":{\"size\":\"much\"}}"),
+    "spec.gcsFaultToleranceOptions.storage.size", "must be a quantity", NULL },
+  { ONE (FTO, "{\"backend\":\"rocksdb\",\"deletionPolicy\":\"Keep\"}"), "spec.gcsFaultToleranceOptions.deletionPolicy",
+    "\"Keep\" is unknown", NULL },
+  { TWO (FTO, ROCKSDB, HEAD_ENV, "[{\"name\":\"RAY_gcs_storage\",\"value\":\"x\"}]"), HEAD_ENV_FIELD,
+    "RAY_gcs_storage is set by the operator", NULL },
+  { TWO (FTO, ROCKSDB, HEAD "/template/spec/volumes", "[{\"name\":\"gcs-storage\"}]"),
+    "spec.headGroupSpec.template.spec.volumes", "rename yours", NULL },
+  { TWO (FTO, ROCKSDB, HEAD "/template/spec/containers/0/volumeMounts",
+         "[{\"name\":\"v\",\"mountPath\":\"/data/gcs\"}]"),
+    "spec.headGroupSpec.template.spec.containers[0].volumeMounts", "mount yours elsewhere", NULL },
+  /* authentication */
+  { ONE (AUTH, "{\"mode\":\"open\"}"), "spec.authOptions.mode", "\"open\" is unknown", NULL },
+  { TWO (AUTH, "{\"mode\":\"token\"}", "/spec/rayVersion", "\"2.51.0\""), "spec.rayVersion", "needs 2.52 or newer",
+    NULL },
+  { TWO (AUTH, "{\"mode\":\"token\"}", "/spec/rayVersion", "\"\""), "spec.rayVersion", "needs 2.52 or newer", NULL },
+  { ONE (AUTH, "{\"mode\":\"token\",\"enableK8sTokenAuth\":true}"), "spec.rayVersion", "needs 2.55 or newer", NULL },
+  { ONE (AUTH, "{\"enableK8sTokenAuth\":true}"), "spec.authOptions.enableK8sTokenAuth", "needs spec.authOptions.mode",
+    NULL },
+  { ONE (AUTH, "{\"mode\":\"token\",\"enableK8sTokenAuth\":true,\"secretName\":\"s\"}"), "spec.authOptions.secretName",
+    "cannot stand beside", NULL },
+  { TWO (AUTH, "{\"mode\":\"token\",\"enableK8sTokenAuth\":true}", "/metadata/labels",
+         "{\"ray.io/originated-from-crd\":\"RayJob\"}"),
+    "spec.authOptions.enableK8sTokenAuth", "cannot be used in a RayJob", NULL },
+  /* network policies, upgrades, Ingress */
+  { ONE (NETWORK, "{\"mode\":\"Allow\"}"), "spec.networkPolicy.mode", "\"Allow\" is unknown", NULL },
+  { ONE (NETWORK, "{\"mode\":\"DenyAllEgress\",\"head\":{\"ingressRules\":[{}]}}"),
+    "spec.networkPolicy.head.ingressRules", "no meaning in mode DenyAllEgress", NULL },
+  { ONE (NETWORK, "{\"mode\":\"DenyAllIngress\",\"worker\":{\"egressRules\":[{}]}}"),
+    "spec.networkPolicy.worker.egressRules", "no meaning in mode DenyAllIngress", NULL },
+  { ONE (NETWORK, "{\"workerGroups\":[{\"groupName\":\"none\"}]}"), "spec.networkPolicy.workerGroups[0].groupName",
+    "no worker group", NULL },
+  { ONE ("/spec/upgradeStrategy", "{\"type\":\"Rolling\"}"), "spec.upgradeStrategy.type", "\"Rolling\" is unknown",
+    NULL },
+  { TWO ("/spec/upgradeStrategy", "{\"type\":\"None\"}", "/metadata/labels",
+         "{\"ray.io/originated-from-crd\":\"RayService\"}"),
+    "spec.upgradeStrategy.type", "of a RayService", NULL },
+  { ONE (HEAD "/ingressOptions", "{\"pathType\":\"Regex\"}"), "spec.headGroupSpec.ingressOptions.pathType",
+    "\"Regex\" is unknown", NULL },
+  { ONE (HEAD "/ingressOptions", "{\"path\":\"x\"}"), "spec.headGroupSpec.ingressOptions.path", "must begin with /",
+    NULL },
   /* structure and types */
   { REMOVE ("/spec"), "spec", "is missing", NULL },
   { REMOVE (HEAD), "spec.headGroupSpec", "is missing", NULL },
@@ -223,6 +296,17 @@ test_valid_clusters (void **state)
         "/spec/autoscalerOptions", "{\"version\":\"v2\"}") "," ADD (CPU "/idleTimeoutSeconds", "5") "]",
     ONE ("/spec/gcsFaultToleranceOptions", "{\"redisAddress\":\"r\"}"),
     ONE ("/spec/unknownField", "[1,2]"),
+    ONE (FTO, ROCKSDB),
+    ONE (FTO, "{\"backend\":\"rocksdb\",\"storage\":{\"size\":\"5Gi\"},\"deletionPolicy\":\"Retain\"}"),
+    TWO ("/metadata/annotations", "{\"ray.io/ft-enabled\":\"true\",\"ray.io/external-storage-namespace\":\"n\"}",
+         HEAD_ENV,
+         "[{\"name\":\"RAY_REDIS_ADDRESS\",\"value\":\"r\"},{\"name\":\"REDIS_PASSWORD\",\"value\":"
+         "\"p\"}]"),
+    ONE (AUTH, "{\"mode\":\"token\"}"),
+    ONE (AUTH, "{}"),
+    TWO (AUTH, "{\"mode\":\"token\",\"enableK8sTokenAuth\":true}", "/spec/rayVersion", "\"2.55.0\""),
+    ONE (NETWORK, "{\"mode\":\"DenyAllIngress\",\"workerGroups\":[{\"groupName\":\"cpu\",\"ingressRules\":[{}]}]}"),
+    ONE (HEAD "/ingressOptions", "{\"host\":\"h\",\"path\":\"/x\",\"pathType\":\"Exact\"}"),
   };
 
   (void) state;
@@ -330,13 +414,13 @@ test_unsupported_features (void **state)
   {
     const char *patch, *field;
   } features[] = {
-    { ONE ("/spec/gcsFaultToleranceOptions", "{}"), "spec.gcsFaultToleranceOptions" },
-    { ONE ("/spec/authOptions", "{\"mode\":\"token\"}"), "spec.authOptions.mode" },
+    { ONE ("/spec/gcsFaultToleranceOptions", "{}"), NULL },
+    { ONE ("/spec/authOptions", "{\"mode\":\"token\"}"), NULL },
     { ONE ("/spec/tlsOptions", "{\"enabled\":true}"), "spec.tlsOptions.enabled" },
     { ONE ("/spec/historyServerOptions", "{}"), "spec.historyServerOptions" },
     { ONE ("/spec/networkPolicy", "{}"), NULL },
     { ONE (HEAD "/enableIngress", "true"), NULL },
-    { ONE ("/spec/upgradeStrategy", "{\"type\":\"Recreate\"}"), "spec.upgradeStrategy.type" },
+    { ONE ("/spec/upgradeStrategy", "{\"type\":\"Recreate\"}"), NULL },
     { ONE ("/spec/enableInTreeAutoscaling", "true"), NULL },
     { ONE ("/spec/authOptions", "{\"mode\":\"disabled\"}"), NULL },
     { ONE ("/spec/tlsOptions", "{\"enabled\":false}"), NULL },

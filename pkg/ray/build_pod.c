@@ -13,8 +13,7 @@ const struct ray_options ray_default_options = {
   .probes = true,
   .inject_tpu = true,
   .version = "dev",
-  .tpu = { .accelerator_label = "cloud.google.com/gke-tpu-accelerator",
-           .topology_label = "cloud.google.com/gke-tpu-topology" },
+  .tpu = TPU_DEFAULT_OPTIONS,
 };
 
 void

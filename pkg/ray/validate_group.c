@@ -287,12 +287,16 @@ check_hosts (const struct group_check *c, const struct tpu_request *r)
 static struct ray_path
 request_path (const struct group_check *c, const struct ray_options *options)
 {
-  const char *label = options->tpu.topology_label;
-  const char *text = json_str (c->group->template, "spec", "nodeSelector", label);
+  const char *const *labels = options->tpu.topology_labels;
   struct tpu_topology topology;
 
-  if (text != NULL && tpu_topology_parse (&topology, text, NULL) < 0)
-    return ray_path ("%s.template.spec.nodeSelector[\"%s\"]", c->path, label);
+  for (size_t i = 0; i < TPU_LABELS_MAX && labels[i] != NULL; i++)
+    {
+      const char *text = json_str (c->group->template, "spec", "nodeSelector", labels[i]);
+
+      if (text != NULL && tpu_topology_parse (&topology, text, NULL) < 0)
+        return ray_path ("%s.template.spec.nodeSelector[\"%s\"]", c->path, labels[i]);
+    }
   return ray_path ("%s.template.spec", c->path);
 }
 
@@ -310,7 +314,7 @@ check_tpu (const struct group_check *c, const struct ray_options *options)
     GROUP_PROBLEM (c, "template.spec.nodeSelector",
                    "%s is missing: without it the workers of this %" PRId64
                    "-host TPU group cannot know their slice; set it to the node pool's topology",
-                   options->tpu.topology_label, c->group->hosts);
+                   options->tpu.topology_labels[0], c->group->hosts);
 }
 
 void

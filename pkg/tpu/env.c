@@ -100,7 +100,7 @@ warn_too_long (struct plan *plan, const char *name)
 {
   tpu_warn (plan->warnings,
             "%s is not injected: for %" PRId64 " hosts it is longer than the 128 KiB that Linux allows a variable",
-            name, plan->request->hosts);
+            name, plan->identity->hosts);
 }
 
 /* Suffixes ":first", ":first+1", ...; NULL when there are no such ports. */
@@ -131,15 +131,15 @@ reachable_hosts (struct decision *d, struct tpu_hosts *own, const char *for_what
   const cJSON *entry = find_entry (d->env, "TPU_WORKER_HOSTNAMES");
   const char *list = entry ? literal (entry) : NULL;
 
-  if (entry == NULL || plan->request->hosts == 1 || (list != NULL && text_eq (list, plan->hostnames.value)))
+  if (entry == NULL || plan->identity->hosts == 1 || (list != NULL && text_eq (list, plan->hostnames.value)))
     return &plan->hosts;
-  if (list != NULL && tpu_hosts_parse (own, list, plan->request->hosts, plan->arena) == 0)
+  if (list != NULL && tpu_hosts_parse (own, list, plan->identity->hosts, plan->arena) == 0)
     return own;
   if (list == NULL || *list)
     tpu_warn (plan->warnings,
               "container %.63s keeps its own TPU_WORKER_HOSTNAMES, which is not a literal list of %" PRId64
               " hosts: %s is not injected; remove the entry to have both",
-              container_name (d), plan->request->hosts, for_what);
+              container_name (d), plan->identity->hosts, for_what);
   return NULL;
 }
 
@@ -162,20 +162,32 @@ join_hosts (struct plan *plan, struct once *once, const struct tpu_hosts *hosts,
 
 /* ---- one function per variable or family, in the order in which they are written ---- */
 
-/* Ray only, and only where the user says how many slices there are: Ray's trainers set these themselves (§5.4, rule
- * 13). tpu7x runs several processes per host, hence the ports there; older ones have none (§2.5). */
+/* tpu7x runs several processes per host, hence the ports there; older ones have none (§2.5). */
 static void
-add_megascale (struct decision *d)
+add_coordinator (struct decision *d, bool own_port, bool needs_port)
+{
+  const struct plan *plan = d->plan;
+  const char *address = plan->identity->coordinator;
+  bool ports = plan->request->accelerator != NULL && plan->request->accelerator->process_family;
+
+  add (d, "MEGASCALE_SLICE_ID", arena_printf (plan->arena, "%" PRId64, plan->identity->replica));
+  add (d, "MEGASCALE_COORDINATOR_ADDRESS",
+       ports && !own_port ? arena_printf (plan->arena, "%s:%d", address, MEGASCALE_PORT) : address);
+  if (!own_port && (ports || needs_port))
+    add (d, "MEGASCALE_PORT",
+         arena_printf (plan->arena, "%" PRId64, MEGASCALE_PORT + (ports ? d->container->slot : 0)));
+}
+
+/* Only where the user says how many slices there are: Ray's trainers set these themselves (§5.4, rule 13). */
+static void
+add_ray_megascale (struct decision *d)
 {
   const struct tpu_identity *id = d->plan->identity;
   const cJSON *entry = find_entry (d->env, "MEGASCALE_NUM_SLICES");
   const char *slices = entry ? literal (entry) : "";
-  bool ports = d->plan->request->accelerator != NULL && d->plan->request->accelerator->process_family;
-  bool own_port = has (d, "MEGASCALE_PORT");
   int64_t count;
 
-  if (id->owner != TPU_OWNER_RAY || (slices != NULL && *slices == '\0') || has (d, "MEGASCALE_SLICE_ID")
-      || has (d, "MEGASCALE_COORDINATOR_ADDRESS"))
+  if ((slices != NULL && *slices == '\0') || has (d, "MEGASCALE_SLICE_ID") || has (d, "MEGASCALE_COORDINATOR_ADDRESS"))
     return;
   if (id->coordinator == NULL || !text_is_dns1123_subdomain (id->coordinator)
       || (slices != NULL && text_to_int (slices, 1, INT32_MAX, &count) == 0 && id->replica >= count))
@@ -186,18 +198,72 @@ add_megascale (struct decision *d)
                 id->replica);
       return;
     }
-  add (d, "MEGASCALE_SLICE_ID", arena_printf (d->plan->arena, "%" PRId64, id->replica));
-  add (d, "MEGASCALE_COORDINATOR_ADDRESS",
-       ports && !own_port ? arena_printf (d->plan->arena, "%s:%d", id->coordinator, MEGASCALE_PORT) : id->coordinator);
-  if (!own_port)
-    add (d, "MEGASCALE_PORT",
-         arena_printf (d->plan->arena, "%" PRId64, MEGASCALE_PORT + (ports ? d->container->slot : 0)));
+  add_coordinator (d, has (d, "MEGASCALE_PORT"), true);
+}
+
+/* A JobSet declares its slices; live ones are never counted (report 21). Any entry of the user's says that the user
+ * decides, as Pathways does, whose coordinator is the head (§3.3). Multislice is between multi-host slices, not v3's
+ * (§2.3). */
+static void
+add_jobset_megascale (struct decision *d)
+{
+  static const char *const names[]
+      = { "MEGASCALE_NUM_SLICES", "MEGASCALE_SLICE_ID", "MEGASCALE_COORDINATOR_ADDRESS", "MEGASCALE_PORT" };
+  const struct tpu_identity *id = d->plan->identity;
+  const struct tpu_accelerator *a = d->plan->request->accelerator;
+
+  for (size_t i = 0; i < ARRAY_LEN (names); i++)
+    if (has (d, names[i]))
+      return;
+  if (id->slices < 2 || id->hosts < 2 || a == NULL || !a->multislice)
+    return;
+  if (id->replica >= id->slices || !text_is_dns1123_subdomain (id->coordinator))
+    {
+      tpu_warn (d->plan->warnings,
+                "MEGASCALE_SLICE_ID is not injected: job-index %" PRId64 " of coordinator %.80s is not one of %" PRId64
+                " slices",
+                id->replica, id->coordinator, id->slices);
+      return;
+    }
+  add (d, "MEGASCALE_NUM_SLICES", arena_printf (d->plan->arena, "%" PRId64, id->slices));
+  add_coordinator (d, false, false);
+}
+
+static void
+add_megascale (struct decision *d)
+{
+  if (d->plan->identity->owner == TPU_OWNER_RAY)
+    add_ray_megascale (d);
+  else if (d->plan->identity->owner == TPU_OWNER_JOBSET)
+    add_jobset_megascale (d);
+}
+
+/* What the pod's first TPU container has as TPU_WORKER_HOSTNAMES; NULL when absent or hidden. */
+static const char *
+first_hostnames (const struct plan *plan)
+{
+  const cJSON *entry = find_entry (json_get (plan->containers->items[0].object, "env"), "TPU_WORKER_HOSTNAMES");
+
+  return entry ? literal (entry) : NULL;
 }
 
 static bool
+has_hosts (const cJSON *env)
+{
+  return find_entry (env, "TPU_WORKER_HOSTNAMES") != NULL || find_entry (env, "TPU_WORKER_ID") != NULL;
+}
+
+/* A LeaderWorkerSet's webhook takes the first container for all (§1.1 rule 10). */
+static bool
 wants_hosts (const struct decision *d)
 {
-  return d->plan->hostnames.value != NULL && !has (d, "TPU_WORKER_HOSTNAMES") && !has (d, "TPU_WORKER_ID");
+  const struct plan *plan = d->plan;
+
+  if (plan->hostnames.value == NULL || has_hosts (d->env))
+    return false;
+  return plan->identity->owner != TPU_OWNER_LWS || d->container == plan->containers->items
+         || text_eq (first_hostnames (plan), plan->hostnames.value)
+         || !has_hosts (json_get (plan->containers->items[0].object, "env"));
 }
 
 static void
@@ -212,7 +278,7 @@ add_hostnames (struct decision *d)
 static struct tpu_word *
 process_suffixes (const struct plan *plan)
 {
-  struct tpu_word *words = port_suffixes (plan->identity->process_port, plan->request->containers, plan->arena);
+  struct tpu_word *words = port_suffixes (plan->identity->process_port, plan->identity->processes, plan->arena);
 
   for (size_t i = 0; words != NULL && i < plan->containers->count; i++)
     {
@@ -221,7 +287,7 @@ process_suffixes (const struct plan *plan)
       char *text;
       int64_t port;
 
-      if (!c->concurrent || entry == NULL)
+      if (!c->concurrent || c->slot >= plan->identity->processes || entry == NULL)
         continue;
       if (!literal_port (entry, &port))
         return NULL;
@@ -231,12 +297,27 @@ process_suffixes (const struct plan *plan)
   return words;
 }
 
-/* Rule 12b. Not where it is not needed: a wrong count there breaks one-process-per-chip set-ups (report 24). */
+/* Rule 12b. Not where it is not needed: a wrong count there breaks one-process-per-chip set-ups (report 24). A
+ * LeaderWorkerSet's webhook does not ask for the need: what goes with its list of hosts goes with ours (§1.1 rule 9).
+ */
+static bool
+needs_processes (const struct decision *d)
+{
+  const struct plan *plan = d->plan;
+  const struct tpu_accelerator *a = plan->request->accelerator;
+  const cJSON *entry = find_entry (d->env, "TPU_WORKER_HOSTNAMES");
+
+  if (plan->identity->owner == TPU_OWNER_LWS
+      && (wants_hosts (d)
+          || (entry != NULL && plan->hostnames.value != NULL && text_eq (literal (entry), plan->hostnames.value))))
+    return true;
+  return a != NULL && a->process_family && plan->identity->hosts > 1;
+}
+
 static void
 add_processes (struct decision *d)
 {
   struct plan *plan = d->plan;
-  const struct tpu_request *r = plan->request;
   const cJSON *own_port = find_entry (d->env, "TPU_PROCESS_PORT");
   struct tpu_hosts own;
   const struct tpu_hosts *hosts;
@@ -244,7 +325,7 @@ add_processes (struct decision *d)
   const char *value;
   int64_t port;
 
-  if (r->accelerator == NULL || !r->accelerator->process_family || r->hosts == 1 || has (d, "TPU_PROCESS_ADDRESSES")
+  if (!needs_processes (d) || has (d, "TPU_PROCESS_ADDRESSES")
       || (own_port != NULL && (!d->container->concurrent || !literal_port (own_port, &port))))
     return;
   suffixes = process_suffixes (plan);
@@ -256,7 +337,9 @@ add_processes (struct decision *d)
       return;
     }
   hosts = reachable_hosts (d, &own, "TPU_PROCESS_ADDRESSES");
-  value = hosts ? join_hosts (plan, &plan->processes, hosts, suffixes, r->containers, "TPU_PROCESS_ADDRESSES") : NULL;
+  value = hosts
+              ? join_hosts (plan, &plan->processes, hosts, suffixes, plan->identity->processes, "TPU_PROCESS_ADDRESSES")
+              : NULL;
   if (value == NULL)
     return;
   add (d, "TPU_PROCESS_ADDRESSES", value);
@@ -297,7 +380,7 @@ add_torch (struct decision *d)
     tpu_warn (plan->warnings,
               "TORCH_TPU_TOPOLOGY is not injected: it is defined for one TPU container, the Pod has %" PRId64,
               r->containers);
-  if (r->accelerator == NULL || r->containers > 1)
+  if (r->accelerator == NULL || r->containers > 1 || r->hosts != plan->identity->hosts)
     return;
   hosts = reachable_hosts (d, &own, "TORCH_TPU_SLICEBUILDER_ADDRESSES");
   devices = r->chips * r->accelerator->devices_per_chip;
@@ -318,7 +401,7 @@ add_worker_id (struct decision *d)
 
   if (wants_hosts (d))
     add (d, "TPU_WORKER_ID",
-         arena_printf (plan->arena, "%" PRId64, plan->identity->host * plan->request->containers + d->container->slot));
+         arena_printf (plan->arena, "%" PRId64, plan->identity->host * plan->identity->processes + d->container->slot));
 }
 
 static void
@@ -389,14 +472,29 @@ write_entries (cJSON *patch, const struct decision *d)
 static void
 name_hosts (struct plan *plan)
 {
-  const struct tpu_request *r = plan->request;
-  struct tpu_word *repeat = arena_alloc (plan->arena, (size_t) r->containers * sizeof (*repeat));
+  int64_t processes = plan->identity->processes;
+  struct tpu_word *repeat = arena_alloc (plan->arena, (size_t) processes * sizeof (*repeat));
 
-  for (int64_t i = 0; i < r->containers; i++)
+  for (int64_t i = 0; i < processes; i++)
     repeat[i] = (struct tpu_word){ .text = "" };
-  tpu_hosts_name (&plan->hosts, r->hosts > 1 ? plan->identity->stem : NULL, plan->identity->domain, r->hosts,
-                  plan->arena);
-  join_hosts (plan, &plan->hostnames, &plan->hosts, repeat, r->containers, "TPU_WORKER_HOSTNAMES");
+  tpu_hosts_name (&plan->hosts, plan->identity, plan->arena);
+  join_hosts (plan, &plan->hostnames, &plan->hosts, repeat, processes, "TPU_WORKER_HOSTNAMES");
+}
+
+/* Of a subgroup's pod only the first container has a place in the slice (§1.2). */
+static bool
+has_place (const struct decision *d)
+{
+  const struct tpu_identity *id = d->plan->identity;
+
+  if (id->unknown != NULL)
+    return false;
+  if (id->processes >= d->plan->request->containers || d->container == d->plan->containers->items)
+    return true;
+  tpu_warn (d->plan->warnings,
+            "container %.63s is not told its place: in subgroups only the first TPU container of a Pod has one",
+            container_name (d));
+  return false;
 }
 
 void
@@ -410,10 +508,11 @@ tpu_env_patch (cJSON *patch, cJSON *warnings, const struct tpu_containers *conta
   for (size_t c = 0; c < containers->count; c++)
     {
       struct decision d = { .plan = &plan, .container = &containers->items[c] };
+      bool place = has_place (&d);
 
       d.env = json_get (d.container->object, "env");
       for (size_t i = 0; i < ARRAY_LEN (variables); i++)
-        if (id->unknown == NULL || !variables[i].needs_identity)
+        if (place || !variables[i].needs_identity)
           variables[i].decide (&d);
       write_entries (patch, &d);
     }

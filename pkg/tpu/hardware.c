@@ -9,15 +9,15 @@
 
 /* §4.1. TORCH_TPU_* of v3 was never seen: two devices per chip, and no fourth dimension is defined for it (§9.2). */
 static const struct tpu_accelerator accelerators[] = {
-  { "tpu-v3-device", "v3", 2, 2, 4, false, false },
-  { "tpu-v3-slice", "v3", 2, 2, 4, false, false },
-  { "tpu-v4-lite-device", "v4lite", 2, 1, 4, false, true },
-  { "tpu-v4-podslice", "v4", 3, 1, 4, false, true },
-  { "tpu-v5-lite-device", "v5e", 2, 1, 8, false, true },
-  { "tpu-v5-lite-podslice", "v5e", 2, 1, 8, false, true },
-  { "tpu-v5p-slice", "v5p", 3, 1, 4, false, true },
-  { "tpu-v6e-slice", "v6e", 2, 1, 8, false, true },
-  { "tpu7x", "tpu7x", 3, 2, 4, true, true },
+  { "tpu-v3-device", "v3", 2, 2, 4, false, false, false },
+  { "tpu-v3-slice", "v3", 2, 2, 4, false, false, false },
+  { "tpu-v4-lite-device", "v4lite", 2, 1, 4, false, true, false },
+  { "tpu-v4-podslice", "v4", 3, 1, 4, false, true, true },
+  { "tpu-v5-lite-device", "v5e", 2, 1, 8, false, true, false },
+  { "tpu-v5-lite-podslice", "v5e", 2, 1, 8, false, true, true },
+  { "tpu-v5p-slice", "v5p", 3, 1, 4, false, true, true },
+  { "tpu-v6e-slice", "v6e", 2, 1, 8, false, true, true },
+  { "tpu7x", "tpu7x", 3, 2, 4, true, true, true },
 };
 
 const struct tpu_accelerator *

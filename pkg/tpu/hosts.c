@@ -17,34 +17,34 @@ put (char *at, const char *text, size_t len)
 }
 
 void
-tpu_hosts_name (struct tpu_hosts *hosts, const char *stem, const char *domain, int64_t count, struct arena *arena)
+tpu_hosts_name (struct tpu_hosts *hosts, const struct tpu_identity *id, struct arena *arena)
 {
   static const struct tpu_word local = { "localhost", sizeof ("localhost") - 1 };
-  size_t stem_len = stem ? strlen (stem) : 0, domain_len = stem ? strlen (domain) : 0;
-  size_t shortest = stem_len + domain_len + sizeof ("0.") - 1;
+  size_t stem_len = id->stem ? strlen (id->stem) : 0, domain_len = id->stem ? strlen (id->domain) : 0;
+  size_t shortest = stem_len + domain_len;
   char *at;
 
-  *hosts = (struct tpu_hosts){ .count = (size_t) count };
+  *hosts = (struct tpu_hosts){ .count = (size_t) id->hosts };
   if (hosts->count > TPU_ENV_MAX / (shortest + 1))
     return;
   hosts->items = arena_alloc (arena, hosts->count * sizeof (hosts->items[0]));
-  at = arena_alloc (arena, hosts->count * (shortest + INDEX_DIGITS));
+  at = arena_alloc (arena, hosts->count * (shortest + INDEX_DIGITS + 1));
   for (size_t h = 0; h < hosts->count; h++)
     {
+      bool lead = id->lead != NULL && h == 0;
       char index[INDEX_DIGITS + 1];
       char *start = at;
-      size_t digits;
 
-      if (stem == NULL)
+      if (id->stem == NULL)
         {
           hosts->items[h] = local;
           continue;
         }
-      digits = (size_t) snprintf (index, sizeof (index), "%zu", h);
-      at = put (at, stem, stem_len);
-      at = put (at, index, digits);
+      snprintf (index, sizeof (index), "%" PRId64, id->first + (int64_t) h - (id->lead != NULL));
+      at = put (at, lead ? id->lead : id->stem, lead ? strlen (id->lead) : stem_len);
+      at = put (at, index, lead ? 0 : strlen (index));
       at = put (at, ".", 1);
-      at = put (at, domain, domain_len);
+      at = put (at, id->domain, domain_len);
       hosts->items[h] = (struct tpu_word){ .text = start, .len = (size_t) (at - start) };
     }
 }

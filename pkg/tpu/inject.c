@@ -52,12 +52,23 @@ warn_hardware (cJSON *warnings, const struct tpu_request *r)
 
 /* Host names without a namespace resolve through the pod's search domains only (§8.1 rule 6). */
 static void
-warn_network (cJSON *warnings, const cJSON *pod, const struct tpu_request *r)
+warn_network (cJSON *warnings, const cJSON *pod, const struct tpu_identity *id)
 {
-  if (r->hosts > 1 && json_bool (pod, false, "spec", "hostNetwork")
+  if (id->hosts > 1 && json_bool (pod, false, "spec", "hostNetwork")
       && !text_eq (json_str (pod, "spec", "dnsPolicy"), "ClusterFirstWithHostNet"))
     tpu_warn (warnings, "with hostNetwork the hosts of the slice do not find each other by name: set dnsPolicy: "
                         "ClusterFirstWithHostNet");
+}
+
+/* Its webhook counts pods, not chips: what it says is kept, and so may be wrong for the topology (§1.1 rule 5). */
+static void
+warn_group (cJSON *warnings, const struct tpu_request *r, const struct tpu_identity *id)
+{
+  if (r->hosts > 0 && r->hosts != id->hosts)
+    tpu_warn (warnings,
+              "the LeaderWorkerSet makes a slice of %" PRId64 " TPU hosts, but topology %s with %" PRId64
+              " " TPU_RESOURCE " per Pod has %" PRId64 ": set the size of its groups or subgroups to that",
+              id->hosts, r->topology_text, r->chips, r->hosts);
 }
 
 static char *
@@ -80,10 +91,10 @@ inject (struct tpu_injection *out, const cJSON *pod, const struct tpu_options *o
 
   if (ret < 0 || r.chips == 0)
     return ret;
-  tpu_identify (&id, pod, &r, arena);
+  tpu_identify (&id, pod, &r, options, arena);
   out->owner = id.owner;
   out->worker_id = id.host;
-  out->hosts = r.hosts;
+  out->hosts = id.hosts;
   snprintf (out->slice, sizeof (out->slice), "%s", id.slice);
   warn_hardware (out->warnings, &r);
   if (id.unknown != NULL)
@@ -95,7 +106,10 @@ inject (struct tpu_injection *out, const cJSON *pod, const struct tpu_options *o
       tpu_warn (out->warnings, "%s", sentence);
     }
   else
-    warn_network (out->warnings, pod, &r);
+    {
+      warn_network (out->warnings, pod, &id);
+      warn_group (out->warnings, &r, &id);
+    }
   ret = tpu_place (out->patch, out->warnings, pod, &r, &id, err);
   if (ret < 0)
     return ret;
@@ -118,6 +132,31 @@ tpu_inject (struct tpu_injection *out, const cJSON *pod, const struct tpu_option
   if (ret < 0)
     tpu_injection_free (out);
   return ret;
+}
+
+int
+tpu_place_needed (struct tpu_place_need *need, const cJSON *pod, const struct tpu_options *options, struct error *err)
+{
+  cleanup_arena struct arena arena = { 0 };
+  struct tpu_containers containers;
+  struct tpu_identity id;
+  struct tpu_request r;
+  int ret;
+
+  *need = (struct tpu_place_need){ 0 };
+  options = options ? options : &tpu_default_options;
+  if (opted_out (pod))
+    return 0;
+  ret = tpu_request_collect (&r, &containers, pod, options, &arena, err);
+  if (ret < 0 || r.chips == 0 || r.hosts <= 1)
+    return ret;
+  tpu_identify (&id, pod, &r, options, &arena);
+  if (!id.needs_place)
+    return 0;
+  *need = (struct tpu_place_need){ .cluster = id.cluster,
+                                   .group = tpu_label (pod, TPU_LABEL_RAY_GROUP),
+                                   .hosts = r.hosts };
+  return 1;
 }
 
 void

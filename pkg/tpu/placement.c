@@ -180,7 +180,7 @@ tpu_place (cJSON *patch, cJSON *warnings, const cJSON *pod, const struct tpu_req
 
   if (id->owner != TPU_OWNER_RAY || id->unknown != NULL || r->hosts <= 1)
     return 0;
-  hostname = xasprintf ("%s%" PRId64, id->stem, id->host);
+  hostname = xasprintf ("%s%" PRId64, id->stem, id->host); /* a Ray slice has no lead and counts from 0 */
   set_when_absent (patch, pod, "hostname", hostname);
   set_when_absent (patch, pod, "subdomain", id->domain);
   return place_slice (patch, warnings, pod, r, id, err);

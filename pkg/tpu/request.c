@@ -8,10 +8,7 @@
 /* More than any machine has; keeps every later sum and product far from overflow. */
 #define CHIPS_MAX 65536
 
-const struct tpu_options tpu_default_options = {
-  .accelerator_label = "cloud.google.com/gke-tpu-accelerator",
-  .topology_label = "cloud.google.com/gke-tpu-topology",
-};
+const struct tpu_options tpu_default_options = TPU_DEFAULT_OPTIONS;
 
 /* ---- containers ---- */
 
@@ -174,12 +171,21 @@ affinity_value (const cJSON *template, const char *label)
   return value;
 }
 
+/* By the first of the labels that nodes are selected by; *label says which, or the first when there is none. */
 static const char *
-node_value (const cJSON *template, const char *label)
+node_value (const cJSON *template, const char *const labels[TPU_LABELS_MAX], const char **label)
 {
-  const char *selected = json_str (template, "spec", "nodeSelector", label);
+  for (size_t i = 0; i < TPU_LABELS_MAX && labels[i] != NULL; i++)
+    {
+      const char *selected = json_str (template, "spec", "nodeSelector", labels[i]);
+      const char *value = selected ? selected : affinity_value (template, labels[i]);
 
-  return selected ? selected : affinity_value (template, label);
+      *label = labels[i];
+      if (value != NULL)
+        return value;
+    }
+  *label = labels[0];
+  return NULL;
 }
 
 /* The effective topology (§6.2): what the slice annotation says, else what the nodes are selected by. */
@@ -187,7 +193,7 @@ static int
 read_topology (struct tpu_request *r, const cJSON *template, const struct tpu_options *options, struct error *err)
 {
   const char *annotated = json_str (template, "metadata", "annotations", TPU_ANNOTATION_SLICE_TOPOLOGY);
-  const char *selected = node_value (template, options->topology_label);
+  const char *label, *selected = node_value (template, options->topology_labels, &label);
   int ret;
 
   r->topology_text = annotated ? annotated : selected;
@@ -197,7 +203,7 @@ read_topology (struct tpu_request *r, const cJSON *template, const struct tpu_op
   ret = tpu_topology_parse (&r->topology, r->topology_text, err);
   if (ret < 0)
     return error_wrap (err, ret, "%s %s", annotated ? "annotation" : "node selector",
-                       annotated ? TPU_ANNOTATION_SLICE_TOPOLOGY : options->topology_label);
+                       annotated ? TPU_ANNOTATION_SLICE_TOPOLOGY : label);
   return 0;
 }
 
@@ -224,6 +230,7 @@ int
 tpu_request_collect (struct tpu_request *r, struct tpu_containers *containers, const cJSON *template,
                      const struct tpu_options *options, struct arena *arena, struct error *err)
 {
+  const char *label;
   int ret;
 
   *r = (struct tpu_request){ 0 };
@@ -233,7 +240,7 @@ tpu_request_collect (struct tpu_request *r, struct tpu_containers *containers, c
   sum_chips (r, containers);
   if (r->chips == 0)
     return 0;
-  r->accelerator_text = node_value (template, options->accelerator_label);
+  r->accelerator_text = node_value (template, options->accelerator_labels, &label);
   r->accelerator = tpu_accelerator_find (r->accelerator_text);
   ret = read_topology (r, template, options, err);
   return ret < 0 || r->topology_text == NULL ? ret : count_hosts (r, err);

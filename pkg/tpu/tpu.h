@@ -27,6 +27,7 @@ struct tpu_accelerator
   int vm_chips;        /* chips of its largest VM; multi-host slices are always made of TPU_SLICE_VM_CHIPS-chip VMs */
   bool process_family; /* multi-host pods need TPU_PROCESS_ADDRESSES/PORT (§8.2 rule 12b) */
   bool torch_family;   /* TORCH_TPU_* is defined for it (§9.2) */
+  bool multislice;     /* its slices can work together over the data centre network (§2.3) */
 };
 
 #define TPU_SLICE_VM_CHIPS 4 /* §4.2 */
@@ -35,13 +36,25 @@ const struct tpu_accelerator *tpu_accelerator_find (const char *label); /* NULL 
 
 /* ---- pods ---- */
 
+#define TPU_LABELS_MAX 4
+
 struct tpu_options
 {
-  const char *accelerator_label; /* default cloud.google.com/gke-tpu-accelerator */
-  const char *topology_label;    /* default cloud.google.com/gke-tpu-topology */
-  bool strict; /* a TPU pod whose place in its slice cannot be known is an error instead of a warning */
+  /* Node labels that mean the same, the first that a Pod selects by counts; NULL ends, as does the array. Clusters that
+   * are not GKE's have other keys (§4.1). */
+  const char *accelerator_labels[TPU_LABELS_MAX];
+  const char *topology_labels[TPU_LABELS_MAX];
+  bool legacy_service_names; /* KubeRay before 1.4 cuts "<cluster>-headless" to its last 50 characters (§5.4) */
+  bool strict;               /* a TPU pod whose place in its slice cannot be known is an error instead of a warning */
 };
 
+/* GKE's labels, then those of self-managed clusters. */
+#define TPU_DEFAULT_ACCELERATOR_LABELS "cloud.google.com/gke-tpu-accelerator", "cloud.google.com/gk8s-tpu-accelerator"
+#define TPU_DEFAULT_TOPOLOGY_LABELS "cloud.google.com/gke-tpu-topology", "cloud.google.com/gk8s-tpu-topology"
+#define TPU_DEFAULT_OPTIONS                                                                                            \
+  {                                                                                                                    \
+    .accelerator_labels = { TPU_DEFAULT_ACCELERATOR_LABELS }, .topology_labels = { TPU_DEFAULT_TOPOLOGY_LABELS }       \
+  }
 extern const struct tpu_options tpu_default_options;
 
 /* What a pod template asks for, the same for pods and for the templates inside workload objects. Texts reach into it.
@@ -66,20 +79,30 @@ struct tpu_request
 int tpu_request_read (struct tpu_request *r, const cJSON *template, const struct tpu_options *options,
                       struct error *err);
 
+/* Who made the Pod, by its labels, else by its controller (§8.1 rule 2). */
 enum tpu_owner
 {
-  TPU_OWNER_RAY,
+  TPU_OWNER_RAY,    /* our controller's or KubeRay's */
+  TPU_OWNER_LWS,    /* also when it carries Ray: the set decides on hostnames */
+  TPU_OWNER_JOBSET, /* Pathways and TrainJobs too */
   TPU_OWNER_JOB,
-  TPU_OWNER_BARE,
+  TPU_OWNER_STATEFULSET,
+  TPU_OWNER_BARE, /* nobody who numbers hosts: Deployment, ReplicaSet, DaemonSet, no controller */
   TPU_OWNER_MAX
 };
 
-const char *tpu_owner_name (enum tpu_owner owner); /* "RayCluster", "Job", "Pod" */
+const char *tpu_owner_name (enum tpu_owner owner); /* "RayCluster", "LeaderWorkerSet", ..., "Pod" */
 
 #define TPU_NAME_SIZE 254 /* longest object name and the NUL */
 
-/* Annotation of a Pod: "false" keeps it exactly as it is. */
+/* Annotations of a Pod. "false" keeps it exactly as it is. */
 #define TPU_ANNOTATION_INJECT "ray-tpu-operator/inject"
+/* spec.ordinals.start of its StatefulSet, which the Pod does not carry; absent: 0. */
+#define TPU_ANNOTATION_FIRST_ORDINAL "ray-tpu-operator/first-ordinal"
+/* The place that tpu_place_needed asked for: index of the slice in its group, and of the host in the slice. KubeRay's
+ * own labels win over them. */
+#define TPU_ANNOTATION_REPLICA_INDEX "ray-tpu-operator/replica-index"
+#define TPU_ANNOTATION_HOST_INDEX "ray-tpu-operator/host-index"
 
 struct tpu_injection
 {
@@ -97,9 +120,10 @@ struct tpu_injection
  *
  * The user's own env entries are final in any form, literal, empty or valueFrom. Where one variable of a family is the
  * user's, the rest of the family is theirs too: {TPU_WORKER_HOSTNAMES, TPU_WORKER_ID}, {TORCH_TPU_TOPOLOGY,
- * TORCH_TPU_SLICEBUILDER_ADDRESSES}, {TPU_PROCESS_ADDRESSES, TPU_PROCESS_PORT}, {MEGASCALE_SLICE_ID,
- * MEGASCALE_COORDINATOR_ADDRESS}; a literal TPU_PROCESS_PORT or MEGASCALE_PORT of theirs is taken as
- * input, and the rest is built around it.
+ * TORCH_TPU_SLICEBUILDER_ADDRESSES}, {TPU_PROCESS_ADDRESSES, TPU_PROCESS_PORT}, {MEGASCALE_NUM_SLICES,
+ * MEGASCALE_SLICE_ID, MEGASCALE_COORDINATOR_ADDRESS} (for Ray pods MEGASCALE_NUM_SLICES is the user's to set and brings
+ * the others); a literal TPU_PROCESS_PORT, and a Ray pod's MEGASCALE_PORT, is taken as input, and the rest is built
+ * around it. Pods of a LeaderWorkerSet are told what its own webhook tells them, whichever comes first.
  * What envFrom brings cannot be seen here, and Kubernetes lets env win over it: who sets these variables through a
  * ConfigMap needs the opt-out annotation.
  *
@@ -109,6 +133,20 @@ struct tpu_injection
  * NULL options are the default ones. */
 int tpu_inject (struct tpu_injection *out, const cJSON *pod, const struct tpu_options *options, struct error *err);
 void tpu_injection_free (struct tpu_injection *injection);
+
+/* Pods of KubeRay before 1.6, or without its gate RayMultiHostIndexing, carry no indices: on a multi-host slice
+ * somebody with a memory has to give them a place. */
+struct tpu_place_need
+{
+  const char *cluster, *group; /* reach into the pod */
+  int64_t hosts;               /* per slice */
+};
+
+/* 1 when the Pod needs a place: find one, add it to the Pod as TPU_ANNOTATION_REPLICA_INDEX and _HOST_INDEX, and
+ * tpu_inject knows the rest. 0 when it does not: no such Pod, or its place is known, or it has opted out. -EINVAL as
+ * tpu_request_read. */
+int tpu_place_needed (struct tpu_place_need *need, const cJSON *pod, const struct tpu_options *options,
+                      struct error *err);
 #define cleanup_injection __attribute__ ((cleanup (tpu_injection_free)))
 
 #endif

@@ -6,6 +6,12 @@
 
 #define TPU_RESOURCE "google.com/tpu"
 #define TPU_LABEL_RAY_CLUSTER "ray.io/cluster"
+#define TPU_LABEL_LWS_NAME "leaderworkerset.sigs.k8s.io/name"
+#define TPU_LABEL_JOBSET_NAME "jobset.sigs.k8s.io/jobset-name"
+#define TPU_LABEL_JOB_NAME "batch.kubernetes.io/job-name"
+#define TPU_LABEL_JOB_NAME_LEGACY "job-name"
+#define TPU_LABEL_POD_INDEX "apps.kubernetes.io/pod-index"
+#define TPU_LABEL_RAY_GROUP "ray.io/group"
 #define TPU_LABEL_RAY_REPLICA_NAME "ray.io/worker-group-replica-name"
 #define TPU_ANNOTATION_SLICE_TOPOLOGY "cloud.google.com/gke-tpu-slice-topology"
 
@@ -33,24 +39,59 @@ struct tpu_containers
 int tpu_request_collect (struct tpu_request *r, struct tpu_containers *containers, const cJSON *template,
                          const struct tpu_options *options, struct arena *arena, struct error *err);
 
-/* ---- identity.c ---- */
+/* ---- identity.c, and a file for each family of owners ---- */
 
-/* Who the pod is. Host h of the slice is reachable as "<stem><h>.<domain>". Texts live in the pod or the arena. */
+/* Who the pod is. Host h of the slice is reachable as "<stem><first + h>.<domain>"; where there is a `lead`, that is
+ * host 0 under its own name and the numbered ones follow. Texts live in the pod or the arena. */
 struct tpu_identity
 {
   enum tpu_owner owner;
-  const char *unknown;       /* why the place in the slice is not known and what to do; NULL when it is known */
-  const char *slice;         /* TPU_NAME; "" when there is none to give */
-  int64_t host;              /* index in the slice; 0 for single host; -1 when not known */
-  const char *stem, *domain; /* NULL when hosts have no names */
-  int64_t process_port;      /* TPU_PROCESS_PORT of the first process */
-  const char *cluster;       /* Ray: the RayCluster; else NULL */
-  const char *coordinator;   /* Ray: host 0 of slice 0 of the group; NULL when its name cannot be told */
-  int64_t replica;           /* Ray: index of the slice in its group; -1 when not known */
-  const char *replica_name;  /* Ray: what all hosts of the slice, and no others, are labelled with; or NULL */
+  const char *unknown; /* why the place in the slice is not known and what to do; NULL when it is known */
+  bool needs_place;    /* unknown, because its owner wrote no indices: the shell has to give it one */
+  const char *slice;   /* TPU_NAME; "" when there is none to give */
+  int64_t host;        /* index in the slice; 0 for single host; -1 when not known */
+  int64_t hosts;       /* of the slice, as the owner has them: the request's but for LeaderWorkerSet; 0: not known */
+  const char *stem, *domain, *lead; /* stem is NULL when hosts have no names, lead when all are numbered */
+  int64_t first;                    /* number of the first numbered host */
+  int64_t processes;                /* per host that are told apart: TPU containers but for subgroups (§1.2) */
+  int64_t process_port;             /* TPU_PROCESS_PORT of the first process */
+  const char *cluster;              /* Ray: the RayCluster; else NULL */
+  const char *coordinator;          /* Ray, JobSet: host 0 of slice 0 of the group; NULL when its name cannot be told */
+  int64_t replica;                  /* Ray, JobSet: index of the slice in its group; -1 when not known */
+  int64_t slices;                   /* JobSet: declared slices of the group; else 0 */
+  const char *replica_name;         /* Ray: what all hosts of the slice, and no others, are labelled with; or NULL */
 };
 
-void tpu_identify (struct tpu_identity *id, const cJSON *pod, const struct tpu_request *r, struct arena *arena);
+typedef void (*tpu_identify_fn) (struct tpu_identity *id, const cJSON *pod, const struct tpu_request *r,
+                                 const struct tpu_options *options, struct arena *arena);
+
+void tpu_identify (struct tpu_identity *id, const cJSON *pod, const struct tpu_request *r,
+                   const struct tpu_options *options, struct arena *arena);
+
+/* What identify functions are made of. */
+const char *tpu_label (const cJSON *pod, const char *key);
+const char *tpu_annotation (const cJSON *pod, const char *key);
+const char *tpu_spec_text (const cJSON *pod, const char *key);        /* "" counts as absent, as for the API server */
+const char *tpu_controller_name (const cJSON *pod, const char *kind); /* of a controlling owner of that kind, or NULL */
+const char *tpu_pod_name (const cJSON *pod, struct arena *arena);     /* or generateName without its dashes; "" */
+int64_t tpu_index_of (const char *text);                              /* -1 when it is no index */
+/* "set-3" -> "set-" and 3; false when it does not end so. */
+bool tpu_split_ordinal (const char *name, const char **stem, int64_t *ordinal, struct arena *arena);
+const char *tpu_host_name (const struct tpu_identity *id, int64_t host, struct arena *arena); /* without the domain */
+/* Sets `unknown` when the user's spec.hostname is not the name that the others are told. */
+void tpu_check_hostname (struct tpu_identity *id, const cJSON *pod, struct arena *arena);
+
+/* Asked about pods with the labels of their row in the table of owners. */
+void tpu_identify_ray (struct tpu_identity *id, const cJSON *pod, const struct tpu_request *r,
+                       const struct tpu_options *options, struct arena *arena);
+void tpu_identify_lws (struct tpu_identity *id, const cJSON *pod, const struct tpu_request *r,
+                       const struct tpu_options *options, struct arena *arena);
+void tpu_identify_job (struct tpu_identity *id, const cJSON *pod, const struct tpu_request *r,
+                       const struct tpu_options *options, struct arena *arena);
+void tpu_identify_jobset (struct tpu_identity *id, const cJSON *pod, const struct tpu_request *r,
+                          const struct tpu_options *options, struct arena *arena);
+void tpu_identify_statefulset (struct tpu_identity *id, const cJSON *pod, const struct tpu_request *r,
+                               const struct tpu_options *options, struct arena *arena);
 
 /* ---- env.c ---- */
 
@@ -76,8 +117,8 @@ struct tpu_hosts
   size_t count;
 };
 
-/* "<stem><h>.<domain>" for h < count; `localhost` when stem is NULL. */
-void tpu_hosts_name (struct tpu_hosts *hosts, const char *stem, const char *domain, int64_t count, struct arena *arena);
+/* The hosts of a known identity in worker order; `localhost` when they have no names. */
+void tpu_hosts_name (struct tpu_hosts *hosts, const struct tpu_identity *id, struct arena *arena);
 /* From a comma-separated list, each host once however often it is repeated in a row. -EINVAL when these are not `count`
  * valid host names or IPv4 addresses. */
 int tpu_hosts_parse (struct tpu_hosts *hosts, const char *list, int64_t count, struct arena *arena);

@@ -442,14 +442,13 @@ static const struct
     "[" SELECT ("tpu-v6e-slice", "4x4") ", {'op': 'add', 'path': '/metadata/ownerReferences', 'value': [{'kind': "
                                         "'ReplicaSet', 'controller': true}]}]",
     "ReplicaSet", "Indexed Job" },
-  { "StatefulSet", BARE,
+  { "StatefulSet without a Service", BARE,
     "[" SELECT ("tpu-v6e-slice",
                 "4x4") ", {'op': 'add', 'path': '/metadata/labels', 'value': {'apps.kubernetes.io/pod-index': '1'}}, "
-                       "{'op': 'add', 'path': "
-                       "'/metadata/ownerReferences', 'value': [{'kind': 'StatefulSet', 'controller': true}]}]",
-    "StatefulSet", "Indexed Job" },
+                       "{'op': 'add', 'path': '/metadata/name', 'value': 's-1'}]",
+    "no spec.subdomain", "spec.serviceName" },
   { "LeaderWorkerSet, also with Ray in it", RAY, SET_LABEL ("leaderworkerset.sigs.k8s.io~1name", "l"),
-    "LeaderWorkerSet", "Indexed Job" },
+    "does not end in its index", "LeaderWorkerSet controller" },
   { "no topology", JOB, "[{'op': 'remove', 'path': '/spec/nodeSelector/cloud.google.com~1gke-tpu-topology'}]",
     "names no topology", "spec.nodeSelector" },
 };
@@ -510,7 +509,10 @@ test_owner_names (void **state)
 {
   (void) state;
   assert_string_equal (tpu_owner_name (TPU_OWNER_RAY), "RayCluster");
+  assert_string_equal (tpu_owner_name (TPU_OWNER_LWS), "LeaderWorkerSet");
+  assert_string_equal (tpu_owner_name (TPU_OWNER_JOBSET), "JobSet");
   assert_string_equal (tpu_owner_name (TPU_OWNER_JOB), "Job");
+  assert_string_equal (tpu_owner_name (TPU_OWNER_STATEFULSET), "StatefulSet");
   assert_string_equal (tpu_owner_name (TPU_OWNER_BARE), "Pod");
 }
 

@@ -1,7 +1,7 @@
-/* What went wrong for users of other injectors (facts/tpu_injection.md §7), by its number: none of it here. Reports
- * about allocation from a cache (1-3), placement (11) and owners that are not injected yet (14-16, 19, 20, 27) are
- * covered as far as Ray, Job and bare pods go. */
-#include "test_tpu_pods.h"
+/* What went wrong for users of other injectors (facts/tpu_injection.md §7), by its number: none of it here. Left out is
+ * what injection has no part in: placement of whole groups (10), webhook configuration (8, 13), ports and devices on
+ * the node (26, 35, 38), and names that the device plugin and not the webhook gives (30, 34). */
+#include "test_tpu_owners.h"
 
 static const char hosts_v6e16[] = "w-0-0.c-headless,w-0-1.c-headless,w-0-2.c-headless,w-0-3.c-headless";
 
@@ -220,6 +220,95 @@ test_report_21_no_megascale_unless_the_user_counts (void **state)
   assert_null (env_of (pod, "MEGASCALE_PORT"));
 }
 
+/* 11: terms matched other clusters, or stood beside those of KubeRay. */
+static void
+test_report_11_placement_is_within_the_cluster (void **state)
+{
+  cleanup_json cJSON *pod = ray_v6e16 (0), *job = make_base (JOB);
+  const cJSON *terms;
+
+  (void) state;
+  admit_quietly (pod);
+  admit_quietly (job);
+  terms = json_get (pod, "spec", "affinity", "podAffinity", "requiredDuringSchedulingIgnoredDuringExecution");
+  assert_int_equal (cJSON_GetArraySize (terms), 1);
+  assert_string_equal (
+      json_str (json_find (json_get (terms->child, "labelSelector", "matchExpressions"), "key", "ray.io/cluster"),
+                "operator"),
+      "In");
+  assert_null (json_get (job, "spec", "affinity"));
+}
+
+/* 14: a leader without TPUs was in the list. 15: names of their own. 16: subgroups of one had id -1. */
+static void
+test_reports_14_15_16_leaders (void **state)
+{
+  cleanup_json cJSON *worker = make_lws_pod (make_pod (NULL, NULL, "4"), "s-0-1", false, "3", NULL, false);
+  cleanup_json cJSON *leader = make_lws_pod (make_pod (NULL, NULL, "4"), "s-0", true, "3", "1", false);
+
+  (void) state;
+  admit_quietly (worker);
+  admit_quietly (leader);
+  assert_string_equal (env_of (worker, "TPU_WORKER_HOSTNAMES"), "s-0-1.default,s-0-2.default");
+  assert_string_equal (env_of (worker, "TPU_WORKER_ID"), "0");
+  assert_string_equal (env_of (worker, "TPU_NAME"), "s-0");
+  assert_string_equal (env_of (leader, "TPU_WORKER_HOSTNAMES"), "s-0.default");
+  assert_string_equal (env_of (leader, "TPU_WORKER_ID"), "0");
+}
+
+/* 18: an entry that others refer to came behind them. Ours come last, and theirs keep their order. */
+static void
+test_report_18_order_of_entries (void **state)
+{
+  cleanup_json cJSON *pod = ray_v6e16 (0);
+  const cJSON *env;
+
+  (void) state;
+  edit (pod, ADD_ENV ("{'name': 'A', 'value': '1'}, {'name': 'B', 'value': '$(A)'}"));
+  admit_quietly (pod);
+  env = json_get (container_at (pod, "containers", 0), "env");
+  assert_string_equal (json_str (cJSON_GetArrayItem (env, 0), "name"), "A");
+  assert_string_equal (json_str (cJSON_GetArrayItem (env, 1), "name"), "B");
+  assert_true (cJSON_GetArraySize (env) > 2);
+}
+
+/* 19: nobody set MEGASCALE, or counted the CPU head. 20: an override by fieldRef was needed. 27: some of it is worse
+ * than none. */
+static void
+test_reports_19_20_27_megascale_of_a_jobset (void **state)
+{
+  static const char *const names[] = { "MEGASCALE_NUM_SLICES", "MEGASCALE_SLICE_ID", "MEGASCALE_COORDINATOR_ADDRESS" };
+  cleanup_json cJSON *pod = make_jobset_pod ("tpu-v6e-slice", "4x4", "4", 1, 2, 0);
+
+  (void) state;
+  admit_quietly (pod);
+  assert_string_equal (env_of (pod, "MEGASCALE_NUM_SLICES"), "2");
+  assert_string_equal (env_of (pod, "MEGASCALE_SLICE_ID"), "1");
+  for (size_t own = 0; own < ARRAY_LEN (names); own++)
+    {
+      cleanup_json cJSON *theirs = make_jobset_pod ("tpu-v6e-slice", "4x4", "4", 1, 2, 0);
+      cleanup_free char *entry
+          = xasprintf (ADD_ENV ("{'name': '%s', 'valueFrom': {'fieldRef': {'fieldPath': 'x'}}}"), names[own]);
+
+      edit (theirs, entry);
+      admit_quietly (theirs);
+      for (size_t i = 0; i < ARRAY_LEN (names); i++)
+        assert_int_equal (env_entry (container_at (theirs, "containers", 0), names[i]) != NULL, i == own);
+    }
+}
+
+/* 39: a StatefulSet's injector told every container, and rewrote the template when the set was scaled. */
+static void
+test_report_39_only_tpu_containers_of_the_pod (void **state)
+{
+  cleanup_json cJSON *pod = make_statefulset_pod ("tpu-v6e-slice", "4x4", "4", 1);
+
+  (void) state;
+  admit_quietly (pod);
+  assert_string_equal (env_of (pod, "TPU_WORKER_ID"), "1");
+  assert_null (json_get (container_at (pod, "containers", 1), "env"));
+}
+
 /* 28: a host list contained the text of a warning. */
 static void
 test_report_28_values_are_validated (void **state)
@@ -331,9 +420,14 @@ main (void)
     cmocka_unit_test (test_reports_17_24_25_process_addresses_only_on_tpu7x),
     cmocka_unit_test (test_reports_6_22_23_40_43_existing_entries_are_final),
     cmocka_unit_test (test_report_21_no_megascale_unless_the_user_counts),
+    cmocka_unit_test (test_report_11_placement_is_within_the_cluster),
+    cmocka_unit_test (test_reports_14_15_16_leaders),
+    cmocka_unit_test (test_report_18_order_of_entries),
+    cmocka_unit_test (test_reports_19_20_27_megascale_of_a_jobset),
     cmocka_unit_test (test_report_28_values_are_validated),
     cmocka_unit_test (test_reports_32_33_every_tpu_container_is_told_its_own_id),
     cmocka_unit_test (test_reports_37_40_numbers_that_make_no_slice_are_refused),
+    cmocka_unit_test (test_report_39_only_tpu_containers_of_the_pod),
     cmocka_unit_test (test_report_40_init_containers_are_told),
     cmocka_unit_test (test_report_42_the_effective_topology_counts),
   };

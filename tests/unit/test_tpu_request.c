@@ -216,8 +216,8 @@ test_slice_annotation_of_a_part (void **state)
 static void
 test_label_keys_are_options (void **state)
 {
-  const struct tpu_options options = { .accelerator_label = "cloud.google.com/gk8s-tpu-accelerator",
-                                       .topology_label = "cloud.google.com/gk8s-tpu-topology" };
+  const struct tpu_options options = { .accelerator_labels = { "cloud.google.com/gk8s-tpu-accelerator" },
+                                       .topology_labels = { "x/none", "cloud.google.com/gk8s-tpu-topology" } };
   cleanup_json cJSON *pod = make_pod ("tpu-v6e-slice", "16x16", "4");
   struct tpu_request r;
   struct error err = { 0 };
@@ -228,6 +228,18 @@ test_label_keys_are_options (void **state)
   assert_int_equal (tpu_request_read (&r, pod, &options, &err), 0);
   assert_int_equal (r.hosts, 2);
   assert_string_equal (r.accelerator->generation, "tpu7x");
+  /* By default both are known, and GKE's own comes first. */
+  assert_int_equal (tpu_request_read (&r, pod, NULL, &err), 0);
+  assert_string_equal (r.topology_text, "16x16");
+  json_drop (json_get (pod, "spec", "nodeSelector"), "cloud.google.com/gke-tpu-topology");
+  json_drop (json_get (pod, "spec", "nodeSelector"), "cloud.google.com/gke-tpu-accelerator");
+  assert_int_equal (tpu_request_read (&r, pod, NULL, &err), 0);
+  assert_string_equal (r.topology_text, "2x2x2");
+  assert_string_equal (r.accelerator->generation, "tpu7x");
+  /* What is wrong with it is said of the label that has it. */
+  edit (pod, "[{'op': 'add', 'path': '/spec/nodeSelector/cloud.google.com~1gk8s-tpu-topology', 'value': '2x'}]");
+  assert_int_equal (tpu_request_read (&r, pod, NULL, &err), -EINVAL);
+  assert_non_null (strstr (err.message, "node selector cloud.google.com/gk8s-tpu-topology"));
 }
 
 int

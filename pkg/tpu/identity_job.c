@@ -1,0 +1,117 @@
+/* identity_job.c - pods of Indexed Jobs, alone or as the slices of a JobSet, and of StatefulSets. */
+#include "tpu/tpu_internal.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#define JOB_COMPLETION_INDEX "batch.kubernetes.io/job-completion-index"
+#define JOBSET_JOB_INDEX "jobset.sigs.k8s.io/job-index"
+#define JOBSET_REPLICATED_JOB "jobset.sigs.k8s.io/replicatedjob-name"
+#define JOBSET_REPLICAS "jobset.sigs.k8s.io/replicatedjob-replicas"
+
+static const char *
+job_name (const cJSON *pod)
+{
+  const char *name = tpu_label (pod, TPU_LABEL_JOB_NAME);
+
+  if (name == NULL)
+    name = tpu_label (pod, TPU_LABEL_JOB_NAME_LEGACY);
+  return name ? name : log_nonnull (tpu_controller_name (pod, "Job"));
+}
+
+/* The Job controller writes index, labels and hostname; the subdomain is the user's or the JobSet's (§2.1). On
+ * single-host slices every completion is a slice of its own. */
+static void
+identify_completion (struct tpu_identity *id, const cJSON *pod, const struct tpu_request *r, struct arena *arena)
+{
+  const char *index = tpu_annotation (pod, JOB_COMPLETION_INDEX);
+
+  if (r->hosts == 1)
+    {
+      id->host = 0;
+      return;
+    }
+  id->stem = arena_printf (arena, "%s-", id->slice);
+  id->domain = tpu_spec_text (pod, "subdomain");
+  id->host = tpu_index_of (index ? index : tpu_label (pod, JOB_COMPLETION_INDEX));
+  if (id->host < 0)
+    id->unknown = "pods of its Job have no completion index: set completionMode: Indexed";
+  else if (id->domain == NULL)
+    id->unknown = "spec.subdomain of its Job's template is absent: name a headless Service that selects the Job's pods";
+  else
+    tpu_check_hostname (id, pod, arena);
+}
+
+void
+tpu_identify_job (struct tpu_identity *id, const cJSON *pod, const struct tpu_request *r,
+                  const struct tpu_options *options, struct arena *arena)
+{
+  (void) options;
+  id->slice = job_name (pod);
+  identify_completion (id, pod, r, arena);
+}
+
+/* JobSet writes its facts as labels and as annotations alike (§2.2). */
+static const char *
+jobset_fact (const cJSON *pod, const char *key)
+{
+  const char *text = tpu_label (pod, key);
+
+  return text ? text : tpu_annotation (pod, key);
+}
+
+/* Slices are counted within the replicatedJob: the global index and count include a CPU head (report 19). */
+void
+tpu_identify_jobset (struct tpu_identity *id, const cJSON *pod, const struct tpu_request *r,
+                     const struct tpu_options *options, struct arena *arena)
+{
+  const char *group = jobset_fact (pod, JOBSET_REPLICATED_JOB);
+  int64_t replicas = tpu_index_of (jobset_fact (pod, JOBSET_REPLICAS));
+
+  (void) options;
+  id->slice = job_name (pod);
+  id->replica = tpu_index_of (jobset_fact (pod, JOBSET_JOB_INDEX));
+  if (*id->slice == '\0' && group != NULL && id->replica >= 0)
+    id->slice = arena_printf (arena, "%s-%s-%" PRId64, tpu_label (pod, TPU_LABEL_JOBSET_NAME), group, id->replica);
+  identify_completion (id, pod, r, arena);
+  if (id->unknown != NULL || id->stem == NULL || group == NULL || id->replica < 0 || replicas < 0)
+    return;
+  id->slices = replicas;
+  id->coordinator = arena_printf (arena, "%s-%s-0-0.%s", tpu_label (pod, TPU_LABEL_JOBSET_NAME), group, id->domain);
+}
+
+/* ---- StatefulSet (§2.6) ---- */
+
+void
+tpu_identify_statefulset (struct tpu_identity *id, const cJSON *pod, const struct tpu_request *r,
+                          const struct tpu_options *options, struct arena *arena)
+{
+  const char *name = tpu_pod_name (pod, arena), *start = tpu_annotation (pod, TPU_ANNOTATION_FIRST_ORDINAL);
+  const char *index = tpu_label (pod, TPU_LABEL_POD_INDEX);
+  int64_t ordinal = -1;
+
+  (void) options;
+  if (r->hosts == 1)
+    {
+      id->slice = name;
+      id->host = 0;
+      return;
+    }
+  id->domain = tpu_spec_text (pod, "subdomain");
+  id->first = start ? tpu_index_of (start) : 0;
+  if (!tpu_split_ordinal (name, &id->stem, &ordinal, arena) || (index != NULL && tpu_index_of (index) != ordinal))
+    id->unknown = "its name does not end in its ordinal, as the StatefulSet controller writes it";
+  else if (id->first < 0)
+    id->unknown = "annotation " TPU_ANNOTATION_FIRST_ORDINAL " is no number: write spec.ordinals.start of its "
+                  "StatefulSet";
+  else if (ordinal < id->first)
+    id->unknown = "its ordinal is below annotation " TPU_ANNOTATION_FIRST_ORDINAL
+                  ": write spec.ordinals.start of its StatefulSet";
+  else if (id->domain == NULL)
+    id->unknown = "it has no spec.subdomain: set spec.serviceName of its StatefulSet to a headless Service";
+  if (id->unknown != NULL)
+    return;
+  id->slice = arena_strndup (arena, id->stem, strlen (id->stem) - 1);
+  id->host = ordinal - id->first;
+  tpu_check_hostname (id, pod, arena);
+}

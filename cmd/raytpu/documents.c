@@ -114,8 +114,21 @@ read_json (cJSON *docs, const char *text, size_t len)
   return true;
 }
 
+/* YAML with its lines; else JSON as YAML's reader does not take it, without. */
+static bool
+read_with_lines (cJSON **docs, struct yaml_lines **lines, const struct buf *text)
+{
+  cJSON *found;
+
+  if (yaml_parse_lines (&found, lines, text->data ? text->data : "", text->len, NULL) < 0)
+    return false;
+  cJSON_Delete (*docs);
+  *docs = found;
+  return true;
+}
+
 static int
-read_documents (cJSON **docs, const char *file, struct error *err)
+read_documents (cJSON **docs, struct yaml_lines **lines, const char *file, struct error *err)
 {
   cleanup_buf struct buf text = { 0 };
   cleanup_json cJSON *found = cJSON_CreateArray ();
@@ -124,7 +137,7 @@ read_documents (cJSON **docs, const char *file, struct error *err)
   *docs = NULL;
   if (ret < 0)
     return ret;
-  if (!read_json (found, buf_text (&text), text.len))
+  if (!(lines != NULL && read_with_lines (&found, lines, &text)) && !read_json (found, buf_text (&text), text.len))
     {
       cJSON_Delete (take_ptr (found));
       ret = yaml_parse (&found, buf_text (&text), text.len, err);
@@ -147,6 +160,14 @@ object_name (const cJSON *object)
   if (name == NULL || *name == '\0')
     name = json_str (object, "metadata", "generateName");
   return name != NULL ? name : "";
+}
+
+size_t
+document_line (const struct session *session, const struct document *doc, const char *field)
+{
+  cleanup_free char *path = xasprintf ("%s%s", doc->path, field);
+
+  return yaml_line (session->lines, doc->number - 1, path);
 }
 
 void
@@ -238,8 +259,11 @@ take_list (struct session *session, const struct kinds *kinds, const struct docu
     }
   cJSON_ArrayForEach (item, items)
     {
+      cleanup_free char *path = xasprintf ("%sitems[%d].", list->path, where.item);
+
       name_item (item, list);
       where.object = item;
+      where.path = path;
       where.item++;
       take_document (session, kinds, &where);
     }
@@ -268,12 +292,12 @@ take_document (struct session *session, const struct kinds *kinds, const struct 
 int
 documents_run (const struct settings *settings, const struct kinds *kinds)
 {
-  struct document where = { .file = file_title (settings->file) };
+  struct document where = { .file = file_title (settings->file), .path = "" };
   struct session session = { .settings = settings };
   cleanup_json cJSON *docs = NULL;
   struct error err = { "" };
 
-  if (read_documents (&docs, settings->file, &err) < 0)
+  if (read_documents (&docs, settings->want_lines ? &session.lines : NULL, settings->file, &err) < 0)
     {
       report ("error", "%s", err.message);
       return RAYTPU_FAILED;
@@ -290,5 +314,6 @@ documents_run (const struct settings *settings, const struct kinds *kinds)
       session.failed = true;
     }
   output_free (&session.out);
+  yaml_lines_free (session.lines);
   return session.failed ? RAYTPU_FAILED : RAYTPU_OK;
 }

@@ -1,4 +1,4 @@
-/* inject.c - `raytpu inject`: prints Pods as the webhook would have admitted them. */
+/* inject.c - `raytpu inject`: prints Pods as the webhook would have admitted them, those of workloads too. */
 #include "raytpu.h"
 
 /* ---- -o env ---- */
@@ -71,13 +71,33 @@ has_containers (struct session *session, const struct document *doc)
   return true;
 }
 
+static bool
+has_text (const cJSON *texts, const char *text)
+{
+  const cJSON *t;
+
+  cJSON_ArrayForEach (t, texts)
+    if (text_eq (cJSON_GetStringValue (t), text))
+      return true;
+  return false;
+}
+
+/* What all Pods of an object say is said once. */
 static void
-print_warnings (const struct document *doc, const struct tpu_injection *injection)
+print_warnings (struct session *session, const struct document *doc, const struct tpu_injection *injection)
 {
   const cJSON *warning;
 
   cJSON_ArrayForEach (warning, injection->warnings)
-    report ("warning", "pod %.253s: %s", *doc->name != '\0' ? doc->name : "(no name)", cJSON_GetStringValue (warning));
+    {
+      const char *text = cJSON_GetStringValue (warning);
+
+      if (session->said != NULL && has_text (session->said, text))
+        continue;
+      if (session->said != NULL)
+        json_push_str (session->said, text);
+      report ("warning", "pod %.253s: %s", *doc->name != '\0' ? doc->name : "(no name)", text);
+    }
 }
 
 static void
@@ -99,23 +119,92 @@ take_pod (struct session *session, const struct document *doc)
       document_error (session, doc, "%s", err.message);
       return;
     }
-  print_warnings (doc, &injection);
+  print_warnings (session, doc, &injection);
   if (session->settings->format == OUTPUT_ENV)
     print_env (session, doc, doc->object, admitted);
   else
     output_object (&session->out, admitted);
 }
 
+/* ---- Pods of other objects ---- */
+
+/* A Pod that came of the document's object. */
+static void
+take_created (struct session *session, const struct document *doc, const cJSON *object)
+{
+  const char *name = json_str (object, "metadata", "name");
+  struct document pod = *doc;
+
+  if (!text_eq (json_str (object, "kind"), "Pod"))
+    return;
+  pod.object = (cJSON *) (uintptr_t) object; /* take_pod only reads it */
+  pod.kind = "Pod";
+  pod.name = name ? name : log_nonnull (json_str (object, "metadata", "generateName"));
+  take_pod (session, &pod);
+}
+
+static void
+take_workload (struct session *session, const struct document *doc)
+{
+  cleanup_json cJSON *pods = NULL, *said = cJSON_CreateArray ();
+  struct error err = { "" };
+  const cJSON *pod;
+
+  if (workload_expand (&pods, doc->object, &err) < 0)
+    {
+      document_error (session, doc, "%s", err.message);
+      return;
+    }
+  session->said = said;
+  cJSON_ArrayForEach (pod, pods)
+    if (session->out.failed == 0)
+      take_created (session, doc, pod);
+  session->said = NULL;
+}
+
+static void
+take_cluster (struct session *session, const struct document *doc)
+{
+  cleanup_json cJSON *said = cJSON_CreateArray ();
+
+  session->said = said;
+  cluster_play (session, doc, false, take_created);
+  session->said = NULL;
+}
+
+static void
+take_cluster_owner (struct session *session, const struct document *doc)
+{
+  const struct cluster_owner *owner = &cluster_owners[text_eq (doc->kind, cluster_owners[0].kind) ? 0 : 1];
+  cleanup_json cJSON *cluster = cluster_of (doc->object, owner);
+  struct document where = *doc;
+
+  where.object = cluster;
+  where.member = owner->member;
+  if (cluster == NULL)
+    document_error (session, doc, "spec.%s is missing: there is no cluster to create Pods for", owner->member);
+  else
+    take_cluster (session, &where);
+}
+
 /* ---- the command ---- */
 
 static const struct kind rows[] = {
   { "v1", "Pod", take_pod },
+  { "batch/v1", "Job", take_workload },
+  { "jobset.x-k8s.io/v1alpha2", "JobSet", take_workload },
+  { "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", take_workload },
+  { "apps/v1", "StatefulSet", take_workload },
+  { "apps/v1", "Deployment", take_workload },
+  { "ray.io/v1", "RayCluster", take_cluster },
+  { "ray.io/v1", "RayJob", take_cluster_owner },
+  { "ray.io/v1", "RayService", take_cluster_owner },
 };
 
 static int
 inject (const struct settings *settings)
 {
-  return documents_run (settings, &(struct kinds){ .rows = rows, .count = ARRAY_LEN (rows) });
+  return documents_run (settings, &(struct kinds){ .rows = rows, .count = ARRAY_LEN (rows), .skip_others = true });
 }
 
 static const struct option options[] = {
@@ -128,15 +217,20 @@ static const struct option options[] = {
 
 const struct command inject_command = {
   .name = "inject",
-  .summary = "print Pods as the webhook admits them, with their TPU environment",
+  .summary = "print Pods, or those a workload makes, with their TPU environment",
   .help = "-f FILE [-o yaml|json|env] [--strict]\n"
           "\n"
           "Prints each Pod in FILE as the webhook admits it: with the environment, host names and\n"
           "slice affinity that its place in a TPU slice calls for. A Pod without google.com/tpu is\n"
           "printed as it is. Warnings go to standard error.\n"
           "\n"
-          "FILE is YAML or JSON and may hold several documents and Lists; an object of another\n"
-          "kind is an error, and the Pods around it are still printed.\n"
+          "A Job, JobSet, LeaderWorkerSet, StatefulSet, Deployment, RayCluster, RayJob or RayService\n"
+          "stands for the Pods that its controller creates when nothing is running yet. A name that\n"
+          "ends in random characters is printed as a generateName; that of a RayJob's or RayService's\n"
+          "cluster as NAME-xxxxx.\n"
+          "\n"
+          "FILE is YAML or JSON and may hold several documents and Lists; objects of other kinds\n"
+          "are skipped with a note on standard error.\n"
           "\n"
           "  -f, --filename FILE  read FILE; - is standard input\n"
           "  -o, --output FORMAT  yaml: documents separated by --- (default)\n"
@@ -151,8 +245,8 @@ const struct command inject_command = {
           "                       its slice cannot be known, instead of warning\n"
           "  -h, --help           print this\n"
           "\n"
-          "Exit code: 0; 1 when an object is invalid or no Pod (a line on standard error each) or\n"
-          "FILE cannot be read; 2 for wrong usage.\n",
+          "Exit code: 0; 1 when an object is invalid (a line on standard error each, the Pods around\n"
+          "it are still printed) or FILE cannot be read; 2 for wrong usage.\n",
   .short_options = ":f:o:h",
   .long_options = options,
   .formats = 1U << OUTPUT_YAML | 1U << OUTPUT_JSON | 1U << OUTPUT_ENV,

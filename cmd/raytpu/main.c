@@ -6,7 +6,8 @@
 #include <stdarg.h>
 #include <string.h>
 
-static const struct command *const commands[] = { &render_command, &inject_command };
+static const struct command *const commands[]
+    = { &render_command, &inject_command, &validate_command, &topology_command };
 
 /* ---- wrong usage ---- */
 
@@ -117,10 +118,31 @@ wrong_option (const struct settings *settings, const struct command *command, in
 }
 
 static int
+check_file (const struct settings *settings, int argc, char **argv)
+{
+  if (argc > 0)
+    return wrong_usage (settings->program, "unexpected argument %s: name the file with -f", argv[0]);
+  if (settings->file == NULL)
+    return wrong_usage (settings->program, "-f FILE is missing: name the file to read, or - for standard input");
+  return 0;
+}
+
+static int
+take_arguments (struct settings *settings, int argc, char **argv)
+{
+  if (argc > (int) ARRAY_LEN (settings->arguments))
+    return wrong_usage (settings->program, "unexpected argument %s", argv[ARRAY_LEN (settings->arguments)]);
+  for (int i = 0; i < argc; i++)
+    settings->arguments[i] = argv[i];
+  return 0;
+}
+
+static int
 run_command (const struct command *command, const char *program, int argc, char **argv)
 {
   cleanup_free char *name = xasprintf ("%s %s", program, command->name);
-  struct settings settings = { .program = name, .namespace = "default" };
+  struct settings settings
+      = { .program = name, .namespace = "default", .format = (enum output_format) __builtin_ctz (command->formats) };
   int option, ret;
 
   opterr = 0;
@@ -134,11 +156,9 @@ run_command (const struct command *command, const char *program, int argc, char 
       if (ret != 0)
         return ret;
     }
-  if (optind < argc)
-    return wrong_usage (name, "unexpected argument %s: name the file with -f", argv[optind]);
-  if (settings.file == NULL)
-    return wrong_usage (name, "-f FILE is missing: name the file to read, or - for standard input");
-  return command->run (&settings);
+  ret = command->no_file ? take_arguments (&settings, argc - optind, argv + optind)
+                         : check_file (&settings, argc - optind, argv + optind);
+  return ret != 0 ? ret : command->run (&settings);
 }
 
 /* ---- the program ---- */
@@ -149,9 +169,9 @@ usage_text (const char *program)
   struct buf text = { 0 };
 
   buf_printf (&text,
-              "Usage: %s COMMAND -f FILE [OPTION...]\n"
+              "Usage: %s COMMAND [OPTION...]\n"
               "\n"
-              "Shows, without a cluster, what ray-tpu-operator does with a manifest.\n"
+              "Shows, without a cluster, what ray-tpu-operator does with a manifest, and what TPU slices are.\n"
               "\n",
               program);
   for (size_t i = 0; i < ARRAY_LEN (commands); i++)

@@ -9,6 +9,7 @@ const char *const output_format_names[OUTPUT_FORMAT_MAX] = {
   [OUTPUT_YAML] = "yaml",
   [OUTPUT_JSON] = "json",
   [OUTPUT_ENV] = "env",
+  [OUTPUT_TEXT] = "text",
 };
 
 #define LIST_BEGIN "{\n  \"apiVersion\": \"v1\",\n  \"kind\": \"List\",\n  \"items\": ["
@@ -76,6 +77,16 @@ output_env (struct output *out, const char *title, const char *lines)
   block = &out->blocks[out->nblocks++];
   *block = (struct env_block){ .title = xstrdup (title), .lines = xstrdup (lines) };
   report_clean (block->title);
+}
+
+void
+output_line (struct output *out, const char *text)
+{
+  cleanup_free char *line = xstrdup (text);
+
+  report_clean (line);
+  put_str (out, line);
+  put_str (out, "\n");
 }
 
 static void

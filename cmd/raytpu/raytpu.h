@@ -8,6 +8,7 @@
 #include <stdio.h>
 
 #include "ray/ray.h"
+#include "workload/workload.h"
 
 enum
 {
@@ -20,6 +21,7 @@ enum
 
 enum output_format
 {
+  OUTPUT_TEXT, /* for people */
   OUTPUT_YAML, /* documents separated by "---" */
   OUTPUT_JSON, /* one v1 List, also of nothing */
   OUTPUT_ENV,  /* NAME=VALUE lines */
@@ -47,6 +49,7 @@ struct output
 
 void output_object (struct output *out, const cJSON *object);
 void output_env (struct output *out, const char *title, const char *lines); /* both copied; no lines, no block */
+void output_line (struct output *out, const char *text);                    /* text: one line, whatever bytes it has */
 /* Writes what is still due. -errno when anything could not be written, standard output's last bytes included. */
 int output_end (struct output *out, struct error *err);
 void output_free (struct output *out);
@@ -67,6 +70,8 @@ struct document
   const char *api_version, *kind, *name; /* "" when absent; name is generateName when there is only that */
   const char *file;                      /* for people */
   int number, item;                      /* from 1; item is 0 outside of a List */
+  const char *path;                      /* "items[0]." in a List, else "" */
+  const char *member;                    /* of spec, where the cluster stands in a RayJob or RayService; else NULL */
 };
 
 struct settings
@@ -76,14 +81,18 @@ struct settings
   const char *namespace; /* of objects without one */
   enum output_format format;
   bool strict;
+  bool want_lines;          /* document_line will be asked */
+  const char *arguments[2]; /* what is no option; NULL when absent */
 };
 
 struct session
 {
   const struct settings *settings;
   struct output out;
-  size_t pods; /* seen so far (inject) */
-  bool failed; /* an object was invalid */
+  size_t pods;              /* seen so far (inject) */
+  cJSON *said;              /* warnings about the Pods of this object so far; NULL: all are printed */
+  bool failed;              /* an object was invalid */
+  struct yaml_lines *lines; /* NULL when not wanted or FILE is no YAML */
 };
 
 /* A kind that a command takes: one row of its table. `take` prints to session->out and reports what is wrong. */
@@ -106,7 +115,29 @@ int documents_run (const struct settings *settings, const struct kinds *kinds);
 /* "<severity>: FILE: document N: KIND NAME: <message>"; document_error also makes the run fail. */
 void document_report (const char *severity, const struct document *doc, const char *fmt, ...)
     __attribute__ ((format (printf, 3, 4)));
+/* Line of a field of the object; 0 when that is not known. */
+size_t document_line (const struct session *session, const struct document *doc, const char *field);
 #define document_error(session, doc, ...) ((session)->failed = true, document_report ("error", (doc), __VA_ARGS__))
+
+/* ---- clusters.c: RayClusters, and those inside of RayJobs and RayServices ---- */
+
+/* Takes what was created. */
+typedef void (*created_fn) (struct session *session, const struct document *doc, const cJSON *object);
+
+/* Plays the controller against an empty cluster and hands over what it creates, in its order; reports what is wrong
+ * with the cluster instead. inject_tpu: Pods are born with their TPU environment. */
+void cluster_play (struct session *session, const struct document *doc, bool inject_tpu, created_fn created);
+
+/* The RayCluster that a RayJob or RayService makes, and where its spec stands in that object: {"RayJob",
+ * "spec.rayClusterSpec"}. A new object; NULL when there is no such member. */
+struct cluster_owner
+{
+  const char *kind, *member;
+};
+extern const struct cluster_owner cluster_owners[2];
+/* A field of the cluster as a field of the document's object. Owned by the caller. */
+char *cluster_field (const struct document *doc, const char *field);
+cJSON *cluster_of (const cJSON *object, const struct cluster_owner *owner);
 
 /* ---- commands: one file each ---- */
 
@@ -121,10 +152,11 @@ struct command
   const char *help;          /* after the usage line */
   const char *short_options; /* begins with ":": main.c words getopt's complaints itself */
   const struct option *long_options;
-  unsigned formats; /* bit per enum output_format */
+  unsigned formats; /* bit per enum output_format; the first is the default */
+  bool no_file;     /* takes arguments instead of -f */
   int (*run) (const struct settings *settings);
 };
 
-extern const struct command render_command, inject_command;
+extern const struct command render_command, inject_command, validate_command, topology_command;
 
 #endif

@@ -80,7 +80,8 @@ start_source (struct controller *c, struct source *s, const struct watch *watch,
 {
   cleanup_free char *path = namespace ? xasprintf ("%s/namespaces/%s/%s", watch->prefix, namespace, watch->plural)
                                       : xasprintf ("%s/%s", watch->prefix, watch->plural);
-  struct kube_informer_options options = { .path = path, .label_selector = watch->selector, .name = watch->name };
+  struct kube_informer_options options
+      = { .path = path, .label_selector = watch->selector, .name = watch->name, .transient = true };
   struct kube_informer_handler handler = {
     .upsert = on_upsert,
     .remove = on_remove,

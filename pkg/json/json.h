@@ -122,6 +122,16 @@ void json_stream_free (struct json_stream *s);              /* NULL is fine */
  * follow what kubectl does (YAML 1.1 booleans yes/no/on/off, numbers, ~/null); anchors and merge keys work, bounded
  * against expansion bombs; duplicate keys are an error. Errors name the line. */
 int yaml_parse (cJSON **docs, const char *text, size_t len, struct error *err);
+
+/* The same, and where each value stands. *lines is owned by the caller; NULL on failure. */
+struct yaml_lines;
+int yaml_parse_lines (cJSON **docs, struct yaml_lines **lines, const char *text, size_t len, struct error *err);
+/* Line, from 1, of the value at a path such as spec.containers[0].resources.limits["google.com/tpu"] in the document
+ * with that index in docs; of what is closest above it when it is not written there, e.g. behind an alias. 0 when
+ * lines is NULL. */
+size_t yaml_line (const struct yaml_lines *lines, int document, const char *path);
+void yaml_lines_free (struct yaml_lines *lines); /* NULL is fine */
+
 /* Appends v as one YAML document (no leading "---"), keys in their order, strings quoted where a reader would take
  * them for something else. */
 void yaml_print (struct buf *out, const cJSON *v);

@@ -24,6 +24,7 @@ struct loader
   struct anchor *anchors;
   size_t nanchors, cap;
   size_t nodes;
+  struct yaml_lines *lines; /* NULL: nobody asks */
   struct error *err;
 };
 
@@ -177,17 +178,20 @@ static int load_node (struct loader *l, const yaml_event_t *event, int depth, cJ
 static int
 load_sequence (struct loader *l, int depth, cJSON *array)
 {
-  for (;;)
+  for (size_t i = 0;; i++)
     {
       cleanup_event yaml_event_t event = { 0 };
       cJSON *item = NULL;
+      size_t mark;
 
       if (next_event (l, &event) < 0)
         return -EINVAL;
       if (event.type == YAML_SEQUENCE_END_EVENT)
         return 0;
+      mark = yaml_lines_enter_item (l->lines, i, event.start_mark.line);
       if (load_node (l, &event, depth + 1, &item) < 0)
         return -EINVAL;
+      yaml_lines_leave (l->lines, mark);
       json_push (array, item);
     }
 }
@@ -235,13 +239,18 @@ load_mapping (struct loader *l, int depth, cJSON *object)
       cleanup_event yaml_event_t key = { 0 };
       cleanup_event yaml_event_t event = { 0 };
       cJSON *value = NULL;
+      size_t mark;
 
       if (next_event (l, &key) < 0)
         return -EINVAL;
       if (key.type == YAML_MAPPING_END_EVENT)
         break;
-      if (load_key (l, &key, object) < 0 || next_event (l, &event) < 0 || load_node (l, &event, depth + 1, &value) < 0)
+      if (load_key (l, &key, object) < 0 || next_event (l, &event) < 0)
         return -EINVAL;
+      mark = yaml_lines_enter_key (l->lines, (const char *) key.data.scalar.value, key.start_mark.line);
+      if (load_node (l, &event, depth + 1, &value) < 0)
+        return -EINVAL;
+      yaml_lines_leave (l->lines, mark);
       if (strcmp ((const char *) key.data.scalar.value, "<<") == 0 && key.data.scalar.style == YAML_PLAIN_SCALAR_STYLE)
         json_push (merges, value);
       else
@@ -334,6 +343,7 @@ load_documents (struct loader *l, cJSON *docs)
           forget_anchors (l);
           break;
         default:
+          yaml_lines_begin (l->lines, cJSON_GetArraySize (docs), event.start_mark.line);
           if (load_node (l, &event, 0, &doc) < 0)
             return -EINVAL;
           if (cJSON_IsNull (doc))
@@ -344,10 +354,10 @@ load_documents (struct loader *l, cJSON *docs)
     }
 }
 
-int
-yaml_parse (cJSON **out, const char *text, size_t len, struct error *err)
+static int
+parse (cJSON **out, struct yaml_lines *lines, const char *text, size_t len, struct error *err)
 {
-  struct loader l = { .err = err };
+  struct loader l = { .lines = lines, .err = err };
   cleanup_json cJSON *docs = cJSON_CreateArray ();
   int ret;
 
@@ -361,6 +371,24 @@ yaml_parse (cJSON **out, const char *text, size_t len, struct error *err)
   yaml_parser_delete (&l.parser);
   if (ret == 0)
     *out = take_ptr (docs);
+  return ret;
+}
+
+int
+yaml_parse (cJSON **out, const char *text, size_t len, struct error *err)
+{
+  return parse (out, NULL, text, len, err);
+}
+
+int
+yaml_parse_lines (cJSON **out, struct yaml_lines **lines, const char *text, size_t len, struct error *err)
+{
+  int ret;
+
+  *lines = yaml_lines_new ();
+  ret = parse (out, *lines, text, len, err);
+  if (ret < 0)
+    yaml_lines_free (take_ptr (*lines));
   return ret;
 }
 

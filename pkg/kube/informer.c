@@ -34,6 +34,7 @@ struct kube_informer
   struct kube_informer_handler handler;
   char *path, *selector, *name; /* selector escaped, "" for all */
   int page_size;
+  bool transient;
 
   enum phase phase;
   struct transfer transfer;
@@ -166,6 +167,12 @@ on_data (struct transfer *x, const char *bytes, size_t len)
 {
   struct kube_informer *inf = container_of (x, struct kube_informer, transfer);
 
+  if (x->status == 200 && inf->transient)
+    {
+      cleanup_scratch struct json_scratch scratch = json_scratch_begin ();
+
+      return json_stream_feed (inf->stream, bytes, len, &inf->stream_error);
+    }
   if (x->status == 200)
     return json_stream_feed (inf->stream, bytes, len, &inf->stream_error);
   if (inf->refusal.len + len <= ERROR_BODY_LIMIT)
@@ -433,6 +440,7 @@ kube_informer_start (struct kube_client *client, const struct kube_informer_opti
   inf->name = xstrdup (options->name ? options->name : options->path);
   if (options->label_selector != NULL && options->label_selector[0] != '\0')
     inf->selector = kube_escape (options->label_selector);
+  inf->transient = options->transient;
   inf->page_size = options->page_size > 0 ? options->page_size : PAGE_SIZE;
   inf->timer.fire = on_timer;
   pthread_mutex_init (&inf->lock, NULL);

@@ -30,6 +30,7 @@ struct kube_informer_options
   const char *label_selector; /* NULL: all */
   const char *name;           /* for logs and metrics: "pods" */
   int page_size;              /* 0: 500 */
+  bool transient;             /* the handler keeps no part of an object: objects are made in scratch memory (json.h) */
 };
 
 /* Starts listing at once, on the transport thread; list_begin has been called when it returns. */

@@ -76,6 +76,14 @@ set_running (struct manager *m, bool running)
 }
 
 static void
+set_labels (const char *to[TPU_LABELS_MAX], const struct manager_labels *from)
+{
+  _Static_assert(ARRAY_LEN (from->items) == TPU_LABELS_MAX, "each flag fills its option");
+  for (size_t i = 0; i < TPU_LABELS_MAX; i++)
+    to[i] = from->items[i];
+}
+
+static void
 set_policies (struct manager *m)
 {
   const struct manager_options *o = m->options;
@@ -90,8 +98,11 @@ set_policies (struct manager *m)
   m->ray.redis_cleanup = o->redis_cleanup;
   m->ray.version = VERSION;
   config_pods (o->config, &m->ray);
-  m->policy = (struct admission_policy){ .tpu = tpu_default_options, .ray = &m->ray };
+  set_labels (m->ray.tpu.accelerator_labels, &o->accelerator_labels);
+  set_labels (m->ray.tpu.topology_labels, &o->topology_labels);
+  m->policy = (struct admission_policy){ .tpu = m->ray.tpu, .ray = &m->ray };
   m->policy.tpu.strict = o->strict;
+  m->policy.tpu.legacy_service_names = o->legacy_service_names; /* our own Pods come with their subdomain */
   m->routes[HOOK_MUTATING] = (struct admission_route){ MUTATE_PATH, "pods", admission_mutate_pod, &m->policy };
   m->routes[HOOK_VALIDATING]
       = (struct admission_route){ VALIDATE_PATH, "rayclusters", admission_validate_raycluster, &m->policy };

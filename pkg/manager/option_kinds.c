@@ -110,6 +110,51 @@ read_namespaces (const struct flag *flag, void *field, const char *text)
   return true;
 }
 
+void
+flag_labels_free (struct manager_labels *labels)
+{
+  for (size_t i = 0; i < ARRAY_LEN (labels->items); i++)
+    free (take_ptr (labels->items[i]));
+}
+
+/* A name of at most 63 characters, which may have a DNS domain and a slash in front. */
+static bool
+is_label_key (const char *text)
+{
+  const char *slash = strchr (text, '/'), *name = slash ? slash + 1 : text;
+  cleanup_free char *domain = slash ? xstrndup (text, (size_t) (slash - text)) : NULL;
+  size_t len = strlen (name);
+
+  if ((domain != NULL && !text_is_dns1123_subdomain (domain)) || len == 0 || len > 63)
+    return false;
+  for (size_t i = 0; i < len; i++)
+    if (!isalnum ((unsigned char) name[i]) && (i == 0 || i == len - 1 || strchr ("-_.", name[i]) == NULL))
+      return false;
+  return true;
+}
+
+static bool
+read_labels (const struct flag *flag, void *field, const char *text)
+{
+  struct manager_labels *labels = field;
+  const size_t most = ARRAY_LEN (labels->items);
+
+  (void) flag;
+  flag_labels_free (labels);
+  for (size_t i = 0; i < most; i++)
+    {
+      size_t len = strcspn (text, ",");
+
+      labels->items[i] = xstrndup (text, len);
+      if (!is_label_key (labels->items[i]))
+        return false;
+      if (text[len] == '\0')
+        return true;
+      text += len + 1;
+    }
+  return false;
+}
+
 /* ---- numbers ---- */
 
 static bool
@@ -215,6 +260,7 @@ const struct flag_kind flag_name_or_empty
     = { "NAME", "an object name (lower case letters, digits, '-' and '.') or nothing", read_name_or_empty };
 const struct flag_kind flag_domain = { "DOMAIN", "a DNS domain (lower case letters, digits, '-' and '.')", read_name };
 const struct flag_kind flag_namespaces = { "NAMES", "namespaces, separated by commas", read_namespaces };
+const struct flag_kind flag_labels = { "KEYS", "one to four label keys, separated by commas", read_labels };
 const struct flag_kind flag_number = { "N", NULL, read_number };
 const struct flag_kind flag_rate = { "RATE", "requests per second, 0 for no limit", read_rate };
 const struct flag_kind flag_duration = { "DURATION", NULL, read_duration };

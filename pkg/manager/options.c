@@ -37,6 +37,15 @@ static const struct flag flags[] = {
     "Deny, instead of admit with a warning, TPU Pods that are wrong or cannot be placed, and what we fail on.", NULL, 0,
     0, NULL },
 
+  { "tpu-accelerator-label", &flag_labels, FIELD (accelerator_labels),
+    "cloud.google.com/gke-tpu-accelerator,cloud.google.com/gk8s-tpu-accelerator",
+    "Label of nodes that names their TPU; of several the first that a Pod selects by counts.", NULL, 0, 0, NULL },
+  { "tpu-topology-label", &flag_labels, FIELD (topology_labels),
+    "cloud.google.com/gke-tpu-topology,cloud.google.com/gk8s-tpu-topology",
+    "Label of nodes that names the topology of their slice.", NULL, 0, 0, NULL },
+  { "kuberay-legacy-service-names", &flag_boolean, FIELD (legacy_service_names), "false",
+    "Pods of KubeRay before 1.4, which cuts the names of long headless Services, are admitted.", NULL, 0, 0, NULL },
+
   { "metrics-bind-address", &flag_address_or_off, FIELD (metrics_address), ":8080", "Where /metrics is; 0: nowhere.",
     NULL, 0, 0, NULL },
   { "health-bind-address", &flag_address_or_off, FIELD (health_address), ":8082",
@@ -314,4 +323,6 @@ manager_options_free (struct manager_options *options)
   free (take_ptr (options->namespaces));
   options->nnamespaces = 0;
   cJSON_Delete (take_ptr (options->config));
+  flag_labels_free (&options->accelerator_labels);
+  flag_labels_free (&options->topology_labels);
 }

@@ -25,8 +25,10 @@ struct flag_kind
 };
 
 extern const struct flag_kind flag_boolean, flag_text, flag_address, flag_address_or_off, flag_url, flag_name,
-    flag_name_or_empty, flag_domain, flag_namespaces, flag_number, flag_rate, flag_duration, flag_log_level,
-    flag_log_format;
+    flag_name_or_empty, flag_domain, flag_namespaces, flag_labels, flag_number, flag_rate, flag_duration,
+    flag_log_level, flag_log_format;
+
+void flag_labels_free (struct manager_labels *labels);
 
 /* "a whole number from 1 to 64". */
 void flag_describe_allowed (const struct flag *flag, struct buf *out);

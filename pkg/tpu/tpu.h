@@ -34,6 +34,28 @@ struct tpu_accelerator
 
 const struct tpu_accelerator *tpu_accelerator_find (const char *label); /* NULL for an unknown generation or NULL */
 
+/* ---- what can be had on GKE, for people to choose from (§4.1, §4.2); injection does not depend on it ---- */
+
+struct tpu_machine
+{
+  const char *type; /* "ct6e-standard-4t" */
+  int chips;
+};
+
+struct tpu_offer
+{
+  const char *label;       /* of a struct tpu_accelerator */
+  const char *type_prefix; /* TPU_ACCELERATOR_TYPE of the device plugin is "<prefix>-<cores>" (§2.4) */
+  int cores_per_chip;
+  struct tpu_machine machines[3]; /* ascending; those without a type are none */
+  const char *const *topologies;  /* ascending, NULL ends */
+};
+
+/* By index from 0; NULL behind the last. */
+const struct tpu_offer *tpu_offer_at (size_t index);
+/* Whether slices of the topology are made of that machine: one that is it, or several of TPU_SLICE_VM_CHIPS chips. */
+bool tpu_offer_fits (const struct tpu_machine *machine, const struct tpu_topology *topology);
+
 /* ---- pods ---- */
 
 #define TPU_LABELS_MAX 4

@@ -80,6 +80,10 @@ FLAGS = [
     (["controller.enabled=false"], "--enable-controller", "false"),
     (["webhook.enabled=false"], "--enable-webhook", "false"),
     (["webhook.enabled=false"], "--cert-secret", None),
+    ([], "--tpu-accelerator-label", None),
+    ([], "--tpu-topology-label", None),
+    (["webhook.acceleratorLabels={x.io/tpu,tpu}"], "--tpu-accelerator-label", "x.io/tpu,tpu"),
+    (["webhook.topologyLabels={x.io/topology}"], "--tpu-topology-label", "x.io/topology"),
     (["metrics.enabled=false"], "--metrics-bind-address", "127.0.0.1:8080"),
     (["watchNamespaces={a,b}"], "--watch-namespaces", "a,b"),
     (["leaderElect=false"], "--leader-elect", "false"),
@@ -103,7 +107,8 @@ def test_operator_knows_every_flag(chart):
     if not OPERATOR.exists():
         pytest.skip(f"{OPERATOR} is not built")
     # Not only named in --help: parsed. --version ends the program before it starts anything.
-    values = ["watchNamespaces={a,b}"]
+    values = ["watchNamespaces={a,b}", "webhook.kuberayLegacyServiceNames=true"]
+    values += ["webhook.acceleratorLabels={x.io/tpu,tpu}", "webhook.topologyLabels={x.io/topology}"]
     result = run(OPERATOR, *container(chart.objects(*set_values(values)))["args"], "--version")
     assert result.returncode == 0, result.stderr
     assert run(OPERATOR, "--no-such-flag", "--version").returncode == 2
@@ -276,6 +281,8 @@ NONSENSE = [
     (["workers=many"], ["/workers", "want integer"]),
     (["webhook.failurePolicy=Maybe"], ["/webhook/failurePolicy", "'Fail', 'Ignore'"]),
     (["webhook.timeoutSeconds=60"], ["/webhook/timeoutSeconds", "maximum"]),
+    (["webhook.topologyLabels={a/b/c}"], ["/webhook/topologyLabels/0", "pattern"]),
+    (["webhook.acceleratorLabels={a,b,c,d,e}"], ["/webhook/acceleratorLabels", "maxItems"]),
     (["watchNamespaces=a"], ["/watchNamespaces", "want array"]),
     (["watchNamespaces={Upper}"], ["/watchNamespaces/0", "pattern"]),
     (["extraArgs={workers=1}"], ["/extraArgs/0", "pattern"]),

@@ -164,9 +164,17 @@ class RayCluster:
         return wait_until(seen, f"event {reason} of {self.ns}/{self.name}", timeout)
 
     def run(self):
-        """Makes its Pods Running and ready, and waits until the status says ready."""
+        """Makes its Pods Running and ready, and waits until the status says ready of just these."""
         self.cluster.run_pods(self.ns, f"{CLUSTER}={self.name}")
-        return self.wait_status("ready", state="ready")
+        (head,), workers = self.heads(), self.workers()
+
+        def ready():
+            status = self.status()
+            got = status.get("state"), status.get("head", {}).get("podName"), status.get("readyWorkerReplicas")
+            assert got == ("ready", head["metadata"]["name"], len(workers)), status
+            return status
+
+        return wait_until(ready, f"{self.ns}/{self.name} ready", timeout=30)
 
     def scale(self, replicas, group=0):
         """Of one worker group, as the Ray autoscaler does: by a JSON patch."""

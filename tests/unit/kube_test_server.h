@@ -23,8 +23,8 @@ struct test_request
 struct test_answer
 {
   int status; /* 200 when 0 */
-  char *body; /* freed by the server */
   int retry_after_s;
+  char *body;                 /* freed by the server */
   struct test_stream *stream; /* the body comes from here */
   bool hang;                  /* no answer until the server stops */
   bool close;                 /* the connection is closed instead of an answer */

@@ -1,5 +1,5 @@
 /* The two handlers: what injection and validation decide becomes a verdict; what is not theirs passes. */
-#include "test_tpu_pods.h"
+#include "test_tpu_owners.h"
 
 #include "admission/admission.h"
 
@@ -37,16 +37,23 @@ warning_count (const struct admission_verdict *v)
 /* ---- pods ---- */
 
 static struct admission_verdict
-mutate (const cJSON *pod, const char *operation, bool strict)
+mutate_with (const cJSON *pod, const char *operation, bool strict, bool dry_run)
 {
   struct admission_policy policy = policy_of (strict);
   struct admission_request request = request_for ("", "Pod", operation, pod, NULL);
   struct admission_verdict verdict = { 0 };
   struct error err = { "" };
 
+  request.dry_run = dry_run;
   if (admission_mutate_pod (&policy, &request, &verdict, &err) < 0)
     fail_msg ("%s", err.message);
   return verdict;
+}
+
+static struct admission_verdict
+mutate (const cJSON *pod, const char *operation, bool strict)
+{
+  return mutate_with (pod, operation, strict, false);
 }
 
 #define HOST(n) "v6e-16-0-" #n ".ray-torchtpu-cluster-headless"
@@ -142,6 +149,54 @@ an_unknown_identity_is_a_warning_or_denied_when_strict (void **state)
   assert_int_equal (warning_count (&lenient), 1);
   assert_false (strict.allowed);
   assert_int_equal (strict.code, 422);
+}
+
+/* What every owner's mistake comes to, and what it is the same as: with dryRun, as without. */
+static void
+each_owner_is_denied_only_when_strict_and_unknown (void **state)
+{
+  static const struct
+  {
+    const char *name;
+    const char *edit, *remedy; /* NULL remedy: known */
+  } rows[] = {
+    { "StatefulSet", NULL, NULL },
+    { "StatefulSet without a Service", "[{'op': 'remove', 'path': '/spec/subdomain'}]", "spec.serviceName" },
+    { "NonIndexed Job", "[{'op': 'replace', 'path': '/metadata/labels', 'value': {'job-name': 'j'}}]",
+      "completionMode: Indexed" },
+    { "Job without subdomain",
+      "[{'op': 'replace', 'path': '/metadata/labels', 'value': {'job-name': 'j', "
+      "'batch.kubernetes.io/job-completion-index': '1'}}, {'op': 'remove', 'path': '/spec/subdomain'}]",
+      "spec.subdomain" },
+    { "Deployment",
+      "[{'op': 'remove', 'path': '/metadata/labels'}, {'op': 'replace', 'path': '/metadata/ownerReferences', 'value': "
+      "[{'kind': 'ReplicaSet', 'controller': true}]}]",
+      "JobSet" },
+    { "LeaderWorkerSet without size",
+      "[{'op': 'add', 'path': '/metadata/labels/leaderworkerset.sigs.k8s.io~1name', 'value': 'l'}]", "size" },
+    { "opted out",
+      "[{'op': 'remove', 'path': '/spec/subdomain'}, {'op': 'add', 'path': '/metadata/annotations', 'value': "
+      "{'ray-tpu-operator/inject': 'false'}}]",
+      NULL },
+  };
+
+  (void) state;
+  for (size_t i = 0; i < ARRAY_LEN (rows); i++)
+    for (int dry_run = 0; dry_run < 2; dry_run++)
+      {
+        cleanup_json cJSON *pod = make_statefulset_pod ("tpu-v6e-slice", "4x4", "4", 1);
+        cleanup_verdict struct admission_verdict lenient = { 0 }, strict = { 0 };
+
+        if (rows[i].edit != NULL)
+          edit (pod, rows[i].edit);
+        lenient = mutate_with (pod, "CREATE", false, dry_run);
+        strict = mutate_with (pod, "CREATE", true, dry_run);
+        if (!lenient.allowed || strict.allowed != (rows[i].remedy == NULL))
+          fail_msg ("%s: %s", rows[i].name, log_nonnull (strict.message));
+        assert_int_equal (warning_count (&lenient), rows[i].remedy != NULL);
+        if (rows[i].remedy != NULL && strstr (log_nonnull (strict.message), rows[i].remedy) == NULL)
+          fail_msg ("%s: %s", rows[i].name, strict.message);
+      }
 }
 
 /* ---- RayClusters ---- */
@@ -296,6 +351,7 @@ main (void)
     cmocka_unit_test (pods_that_are_not_ours_pass_untouched),
     cmocka_unit_test (a_wrong_pod_is_admitted_with_a_warning_or_denied_when_strict),
     cmocka_unit_test (an_unknown_identity_is_a_warning_or_denied_when_strict),
+    cmocka_unit_test (each_owner_is_denied_only_when_strict_and_unknown),
     cmocka_unit_test (a_cluster_is_judged_by_what_it_brings),
     cmocka_unit_test (other_kinds_pass_the_validator),
     cmocka_unit_test (a_denial_stays_readable_however_much_is_wrong),

@@ -120,6 +120,32 @@ test_durations (void **state)
 }
 
 static void
+test_label_keys (void **state)
+{
+  struct manager_options o;
+  cleanup_buf struct buf text = { 0 };
+  struct error err = { 0 };
+
+  (void) state;
+  assert_int_equal (parse (&o, (const char *[]){ NULL }, &text, &err), 0);
+  assert_string_equal (o.topology_labels.items[0], "cloud.google.com/gke-tpu-topology");
+  assert_string_equal (o.topology_labels.items[1], "cloud.google.com/gk8s-tpu-topology");
+  assert_null (o.topology_labels.items[2]);
+  assert_false (o.legacy_service_names);
+  manager_options_free (&o);
+  assert_int_equal (parse (&o,
+                           (const char *[]){ "--tpu-topology-label=a,b,c", "--tpu-topology-label=x.io/T_1",
+                                             "--kuberay-legacy-service-names", NULL },
+                           &text, &err),
+                    0);
+  assert_string_equal (o.topology_labels.items[0], "x.io/T_1");
+  assert_null (o.topology_labels.items[1]);
+  assert_string_equal (o.accelerator_labels.items[0], "cloud.google.com/gke-tpu-accelerator");
+  assert_true (o.legacy_service_names);
+  manager_options_free (&o);
+}
+
+static void
 test_a_wrong_flag_is_named_with_what_is_allowed (void **state)
 {
   static const struct
@@ -147,6 +173,13 @@ test_a_wrong_flag_is_named_with_what_is_allowed (void **state)
     { { "--watch-namespaces=a,,b" }, { "--watch-namespaces", "\"a,,b\"", "commas" } },
     { { "--watch-namespaces=a," }, { "--watch-namespaces", "\"a,\"", "commas" } },
     { { "--watch-namespaces=a,B" }, { "--watch-namespaces", "\"a,B\"", "commas" } },
+    { { "--tpu-topology-label=" }, { "--tpu-topology-label", "\"\"", "label keys" } },
+    { { "--tpu-topology-label=a,,b" }, { "--tpu-topology-label", "\"a,,b\"", "commas" } },
+    { { "--tpu-topology-label=a/b/c" }, { "--tpu-topology-label", "\"a/b/c\"", "label keys" } },
+    { { "--tpu-topology-label=A_b/c" }, { "--tpu-topology-label", "\"A_b/c\"", "label keys" } },
+    { { "--tpu-accelerator-label=-a" }, { "--tpu-accelerator-label", "\"-a\"", "label keys" } },
+    { { "--tpu-accelerator-label=a,b,c,d,e" }, { "--tpu-accelerator-label", "\"a,b,c,d,e\"", "one to four" } },
+    { { "--kuberay-legacy-service-names=1.3" }, { "--kuberay-legacy-service-names", "true or false" } },
     { { "--kube-api-qps=-1" }, { "--kube-api-qps", "\"-1\"", "0 for no limit" } },
     { { "--log-level=loud" }, { "--log-level", "\"loud\"", "debug, info, warn or error" } },
     { { "--log-format=xml" }, { "--log-format", "\"xml\"", "text or json" } },
@@ -252,6 +285,7 @@ main (void)
     cmocka_unit_test (test_both_ways_of_writing_a_value),
     cmocka_unit_test (test_the_last_of_several_counts),
     cmocka_unit_test (test_durations),
+    cmocka_unit_test (test_label_keys),
     cmocka_unit_test (test_a_wrong_flag_is_named_with_what_is_allowed),
     cmocka_unit_test (test_in_a_pod_the_certificate_is_shared_and_a_leader_elected),
     cmocka_unit_test (test_environment_counts_unless_a_flag_is_given),

@@ -1,0 +1,210 @@
+/* clusters.c - what the controller makes of a RayCluster, played against an empty cluster. */
+#include "raytpu.h"
+
+#include <string.h>
+
+/* What the plans so far made; the next plan goes on from there. */
+struct world
+{
+  struct session *session;
+  const struct document *doc;
+  const struct ray_cluster *cluster;
+  struct ray_options options;
+  created_fn created;
+  const struct ray_pod **pods; /* owned */
+  size_t npods, pods_cap;
+};
+
+static void
+world_free (struct world *w)
+{
+  for (size_t i = 0; i < w->npods; i++)
+    free ((void *) (uintptr_t) w->pods[i]);
+  free (w->pods);
+}
+#define cleanup_world __attribute__ ((cleanup (world_free)))
+
+/* ---- one operation each ---- */
+
+static void
+create_children (struct world *w)
+{
+  cleanup_children struct ray_children children = { 0 };
+
+  ray_children_make (&children, w->cluster, &w->options);
+  for (size_t i = 0; i < children.count; i++)
+    if (children.items[i].external)
+      document_report ("note", w->doc, "%s %s must exist: the spec names it",
+                       ray_child_types[children.items[i].kind].kind, ray_child_name (&children.items[i]));
+    else
+      w->created (w->session, w->doc, children.items[i].object);
+}
+
+/* The next plan reads it where the controller would have stored it. */
+static void
+write_ledger (struct world *w, const char *ledger)
+{
+  json_set_str (json_obj (json_obj (w->doc->object, "metadata"), "annotations"), RAY_ANNOTATION_SLICES, ledger);
+}
+
+/* A pod is built complete, and what there was to say about it is lost on the way; asked once more about the finished
+ * pod, tpu_inject has nothing to add and the same to say. All pods of a group say the same, so the first one speaks. */
+static void
+warn_about_group (const struct world *w, const struct ray_op *op, const cJSON *pod)
+{
+  cleanup_injection struct tpu_injection injection = { 0 };
+  const cJSON *warning;
+
+  if (!w->options.inject_tpu || op->identity.replica_index != 0 || op->identity.host_index != 0
+      || tpu_inject (&injection, pod, &w->options.tpu, NULL) < 0)
+    return;
+  cJSON_ArrayForEach (warning, injection.warnings)
+    document_report ("warning", w->doc, "group %s: %s", op->group->name, cJSON_GetStringValue (warning));
+}
+
+static void
+create_pod (struct world *w, const struct ray_op *op)
+{
+  cleanup_json cJSON *pod = NULL;
+  struct error err = { "" };
+
+  if (ray_build_pod (&pod, w->cluster, op->group, &op->identity, &w->options, &err) < 0)
+    {
+      document_error (w->session, w->doc, "%s", err.message);
+      return;
+    }
+  warn_about_group (w, op, pod);
+  w->created (w->session, w->doc, pod);
+  w->pods = xgrow (w->pods, w->npods, &w->pods_cap, sizeof (*w->pods));
+  w->pods[w->npods++] = ray_pod_digest (pod);
+}
+
+/* A plan for an empty cluster deletes nothing. */
+static void (*const operations[]) (struct world *w, const struct ray_op *op) = {
+  [RAY_OP_CREATE_POD] = create_pod,
+};
+
+/* Whether the plan created pods, so that another one may follow. */
+static bool
+carry_out (struct world *w, const struct ray_plan *plan)
+{
+  size_t before = w->npods;
+
+  if (plan->ledger != NULL)
+    write_ledger (w, plan->ledger);
+  for (size_t i = 0; i < plan->nops && w->session->out.failed == 0; i++)
+    if (plan->ops[i].kind < ARRAY_LEN (operations) && operations[plan->ops[i].kind] != NULL)
+      operations[plan->ops[i].kind](w, &plan->ops[i]);
+  return w->npods > before;
+}
+
+/* One plan creates a bounded number of pods, as in the controller: large clusters take several. */
+static void
+play (struct world *w)
+{
+  size_t wanted = 1 + (size_t) ray_cluster_desired_workers (w->cluster);
+  bool more = true;
+
+  while (more && w->npods < wanted && w->session->out.failed == 0)
+    {
+      cleanup_plan struct ray_plan plan = { 0 };
+      struct ray_observed observed = { .pods = w->pods, .npods = w->npods };
+
+      ray_plan_make (&plan, w->cluster, &observed, &ray_default_plan_options, 0);
+      more = carry_out (w, &plan);
+    }
+}
+
+/* ---- the cluster ---- */
+
+static void
+report_problems (const struct document *doc, const char *severity, const struct ray_problems *problems)
+{
+  for (size_t i = 0; i < problems->count; i++)
+    {
+      cleanup_free char *field = cluster_field (doc, problems->items[i].field);
+
+      document_report (severity, doc, "%s: %s", field, problems->items[i].message);
+    }
+}
+
+/* Why the controller would create less than the spec describes. */
+static void
+note_inaction (const struct document *doc, const struct ray_cluster *cluster)
+{
+  if (cluster->deleting)
+    document_report ("note", doc, "metadata.deletionTimestamp: is set: nothing is created for a cluster that goes");
+  else if (ray_suspension_of (cluster) != RAY_ACTIVE)
+    document_report ("note", doc, "spec.suspend: is, or was, true: a suspended cluster has Services but no Pods");
+}
+
+void
+cluster_play (struct session *session, const struct document *doc, bool inject_tpu, created_fn created)
+{
+  cleanup_cluster struct ray_cluster cluster = { 0 };
+  cleanup_problems struct ray_problems problems = { 0 };
+  cleanup_problems struct ray_problems unsupported = { 0 };
+  cleanup_world struct world w
+      = { .session = session, .doc = doc, .cluster = &cluster, .options = ray_default_options, .created = created };
+  struct error err = { "" };
+
+  if (ray_cluster_decode (&cluster, doc->object, session->settings->namespace, &err) < 0)
+    {
+      document_error (session, doc, "%s", err.message);
+      return;
+    }
+  if (cluster.managed_elsewhere)
+    {
+      document_report ("note", doc, "spec.managedBy: is another controller, which creates its objects: skipped");
+      return;
+    }
+  w.options.version = VERSION;
+  w.options.inject_tpu = inject_tpu;
+  ray_validate (&cluster, &w.options, &problems);
+  report_problems (doc, "error", &problems);
+  session->failed |= problems.count > 0;
+  if (problems.count > 0)
+    return;
+  ray_unsupported (&cluster, &unsupported);
+  report_problems (doc, "warning", &unsupported);
+  note_inaction (doc, &cluster);
+  if (!cluster.deleting)
+    create_children (&w);
+  play (&w);
+}
+
+/* ---- RayJob and RayService ---- */
+
+const struct cluster_owner cluster_owners[2] = {
+  { "RayJob", "rayClusterSpec" },
+  { "RayService", "rayClusterConfig" },
+};
+
+char *
+cluster_field (const struct document *doc, const char *field)
+{
+  if (doc->member == NULL || !text_starts_with (field, "spec"))
+    return xstrdup (field);
+  return xasprintf ("spec.%s%s", doc->member, field + strlen ("spec"));
+}
+
+/* Its name ends in five random characters, which are not known before. */
+cJSON *
+cluster_of (const cJSON *object, const struct cluster_owner *owner)
+{
+  const cJSON *spec = json_get (object, "spec", owner->member);
+  cleanup_free char *name = xasprintf ("%s-xxxxx", log_nonnull (json_str (object, "metadata", "name")));
+  cJSON *cluster, *metadata;
+
+  if (spec == NULL)
+    return NULL;
+  cluster = cJSON_CreateObject ();
+  json_set_str (cluster, "apiVersion", "ray.io/v1");
+  json_set_str (cluster, "kind", "RayCluster");
+  metadata = json_obj (cluster, "metadata");
+  json_set_str (metadata, "name", name);
+  json_set_str (metadata, "namespace", json_str (object, "metadata", "namespace"));
+  json_set_copy (metadata, "labels", json_get (object, "metadata", "labels"));
+  json_set_copy (cluster, "spec", spec);
+  return cluster;
+}

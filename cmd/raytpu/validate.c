@@ -1,0 +1,147 @@
+/* validate.c - `raytpu validate`: what is wrong with manifests, one line a problem, as compilers print them. */
+#include "raytpu.h"
+
+/* FILE:LINE: severity: KIND NAME: FIELD: MESSAGE. The line is left out when it is not known. */
+static void
+print_problem (struct session *session, const struct document *doc, bool warning, const char *field,
+               const char *message)
+{
+  size_t line = document_line (session, doc, field);
+  cleanup_buf struct buf text = { 0 };
+
+  buf_str (&text, doc->file);
+  if (line > 0)
+    buf_printf (&text, ":%zu", line);
+  buf_printf (&text, ": %s: %.63s %.253s: %s: %s", warning ? "warning" : "error", doc->kind,
+              *doc->name != '\0' ? doc->name : "(no name)", field, message);
+  output_line (&session->out, buf_text (&text));
+  session->failed |= !warning;
+}
+
+/* ---- clusters ---- */
+
+static void
+print_problems (struct session *session, const struct document *doc, bool warning, const struct ray_problems *problems)
+{
+  for (size_t i = 0; i < problems->count; i++)
+    {
+      cleanup_free char *field = cluster_field (doc, problems->items[i].field);
+
+      print_problem (session, doc, warning, field, problems->items[i].message);
+    }
+}
+
+static void
+take_cluster (struct session *session, const struct document *doc)
+{
+  cleanup_cluster struct ray_cluster cluster = { 0 };
+  cleanup_problems struct ray_problems problems = { 0 }, unsupported = { 0 };
+  cleanup_free char *spec = cluster_field (doc, "spec");
+  struct error err = { "" };
+
+  if (ray_cluster_decode (&cluster, doc->object, session->settings->namespace, &err) < 0)
+    {
+      print_problem (session, doc, false, spec, err.message);
+      return;
+    }
+  ray_validate (&cluster, &ray_default_options, &problems);
+  print_problems (session, doc, false, &problems);
+  if (problems.count > 0)
+    return;
+  ray_unsupported (&cluster, &unsupported);
+  print_problems (session, doc, true, &unsupported);
+}
+
+/* A RayJob may select a cluster that is there already. */
+static void
+take_cluster_owner (struct session *session, const struct document *doc)
+{
+  const struct cluster_owner *owner = &cluster_owners[text_eq (doc->kind, cluster_owners[0].kind) ? 0 : 1];
+  cleanup_json cJSON *cluster = cluster_of (doc->object, owner);
+  struct document where = *doc;
+
+  where.object = cluster;
+  where.member = owner->member;
+  if (cluster != NULL)
+    take_cluster (session, &where);
+  else if (json_get (doc->object, "spec", "clusterSelector") == NULL)
+    {
+      cleanup_free char *text = xasprintf ("there is no cluster to run on: describe it in spec.%s", owner->member);
+
+      print_problem (session, doc, false, "spec", text);
+    }
+}
+
+/* ---- Pods and workloads ---- */
+
+static void
+take_workload (struct session *session, const struct document *doc)
+{
+  cleanup_json cJSON *problems = cJSON_CreateArray ();
+  const cJSON *p;
+
+  workload_validate (problems, doc->object, NULL);
+  cJSON_ArrayForEach (p, problems)
+    print_problem (session, doc, json_bool (p, false, "warning"), json_str (p, "field"), json_str (p, "message"));
+}
+
+/* ---- the command ---- */
+
+static const struct kind rows[] = {
+  { "v1", "Pod", take_workload },
+  { "batch/v1", "Job", take_workload },
+  { "jobset.x-k8s.io/v1alpha2", "JobSet", take_workload },
+  { "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", take_workload },
+  { "apps/v1", "StatefulSet", take_workload },
+  { "apps/v1", "Deployment", take_workload },
+  { "ray.io/v1", "RayCluster", take_cluster },
+  { "ray.io/v1", "RayJob", take_cluster_owner },
+  { "ray.io/v1", "RayService", take_cluster_owner },
+};
+
+static int
+validate (const struct settings *settings)
+{
+  struct settings with_lines = *settings;
+
+  with_lines.want_lines = true;
+  return documents_run (&with_lines, &(struct kinds){ .rows = rows, .count = ARRAY_LEN (rows), .skip_others = true });
+}
+
+static const struct option options[] = {
+  { "filename", required_argument, NULL, 'f' },
+  { "namespace", required_argument, NULL, 'n' },
+  { "output", required_argument, NULL, 'o' },
+  { "help", no_argument, NULL, 'h' },
+  { NULL, 0, NULL, 0 },
+};
+
+const struct command validate_command = {
+  .name = "validate",
+  .summary = "print what is wrong with manifests, by file, line and field",
+  .help = "-f FILE [-n NAMESPACE] [-o text]\n"
+          "\n"
+          "Prints what would keep the objects in FILE from running on TPU slices, one line a problem:\n"
+          "\n"
+          "  FILE:LINE: error: KIND NAME: FIELD: MESSAGE\n"
+          "\n"
+          "RayClusters, and those of RayJobs and RayServices, are checked as the webhook checks them.\n"
+          "Pods, Jobs, JobSets, LeaderWorkerSets, StatefulSets and Deployments are checked where\n"
+          "they ask for google.com/tpu: topology, chips and counts have to agree, and every host\n"
+          "needs an index and a name. A warning is about something that runs all the same. Objects\n"
+          "of other kinds are skipped with a note on standard error.\n"
+          "\n"
+          "FILE is YAML or JSON and may hold several documents and Lists.\n"
+          "\n"
+          "  -f, --filename FILE        read FILE; - is standard input\n"
+          "  -n, --namespace NAMESPACE  of objects that name none (default: default)\n"
+          "  -o, --output FORMAT        text, the only one\n"
+          "  -h, --help                 print this\n"
+          "\n"
+          "Exit code: 0; 1 when there was an error, not only warnings, or FILE cannot be read; 2 for\n"
+          "wrong usage.\n",
+  .short_options = ":f:n:o:h",
+  .long_options = options,
+  .formats = 1U << OUTPUT_TEXT,
+  .run = validate,
+};

@@ -1,0 +1,137 @@
+/* expand.c - from a workload object to its Pods: the table of kinds, and what all of them have in common. */
+#include "workload/workload_internal.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+/* ---- building blocks ---- */
+
+const char *
+workload_name (const cJSON *object)
+{
+  return log_nonnull (json_str (object, "metadata", "name"));
+}
+
+int64_t
+workload_count_ (struct expansion *x, const cJSON *object, int64_t def, const char *const *keys)
+{
+  const cJSON *v = json_get_ (object, keys);
+  cleanup_buf struct buf path = { 0 };
+
+  if (v == NULL || cJSON_IsNull (v))
+    return def;
+  if (json_is_whole (v) && v->valuedouble >= 0 && v->valuedouble <= INT32_MAX)
+    return (int64_t) v->valuedouble;
+  for (size_t i = 0; keys[i] != NULL; i++)
+    buf_printf (&path, "%s%s", i > 0 ? "." : "", keys[i]);
+  error_set (x->err, EINVAL, "%s must be a whole number of at least 0", buf_text (&path));
+  return -1;
+}
+
+static void
+set_owner (cJSON *pod, const char *kind, const char *name)
+{
+  cJSON *owner = json_push_obj (json_arr (json_get (pod, "metadata"), "ownerReferences"));
+
+  json_set_str (owner, "kind", kind);
+  json_set_str (owner, "name", name);
+  json_set_bool (owner, "controller", true);
+}
+
+cJSON *
+workload_pod (struct expansion *x, const cJSON *template, const char *name, const char *owner_kind,
+              const char *owner_name)
+{
+  cJSON *pod, *metadata;
+
+  if (!cJSON_IsObject (json_get (template, "spec")))
+    {
+      error_set (x->err, EINVAL, "the pod template of %s %.253s has no spec", owner_kind, owner_name);
+      return NULL;
+    }
+  if (cJSON_GetArraySize (x->pods) >= WORKLOAD_PODS_MAX)
+    {
+      error_set (x->err, E2BIG, "it makes more than %d Pods", WORKLOAD_PODS_MAX);
+      return NULL;
+    }
+  pod = json_push_obj (x->pods);
+  json_set_str (pod, "apiVersion", "v1");
+  json_set_str (pod, "kind", "Pod");
+  metadata = json_obj (pod, "metadata");
+  json_set_str (metadata, text_ends_with (name, "-") ? "generateName" : "name", name);
+  json_set_str (metadata, "namespace", json_str (x->object, "metadata", "namespace"));
+  if (cJSON_IsObject (json_get (template, "metadata", "labels")))
+    json_set_copy (metadata, "labels", json_get (template, "metadata", "labels"));
+  if (cJSON_IsObject (json_get (template, "metadata", "annotations")))
+    json_set_copy (metadata, "annotations", json_get (template, "metadata", "annotations"));
+  set_owner (pod, owner_kind, owner_name);
+  json_set_copy (pod, "spec", json_get (template, "spec"));
+  return pod;
+}
+
+void
+workload_label (cJSON *pod, const char *key, const char *value)
+{
+  json_set_str (json_obj (json_get (pod, "metadata"), "labels"), key, value);
+}
+
+void
+workload_annotate (cJSON *pod, const char *key, const char *value)
+{
+  json_set_str (json_obj (json_get (pod, "metadata"), "annotations"), key, value);
+}
+
+void
+workload_each_container (cJSON *pod, void (*fn) (cJSON *container, const void *data), const void *data)
+{
+  static const char *const sections[] = { "initContainers", "containers" };
+
+  for (size_t i = 0; i < ARRAY_LEN (sections); i++)
+    {
+      cJSON *array = json_get (pod, "spec", sections[i]), *container;
+
+      if (cJSON_IsArray (array))
+        cJSON_ArrayForEach (container, array)
+          if (cJSON_IsObject (container))
+            fn (container, data);
+    }
+}
+
+/* ---- the table ---- */
+
+const struct workload_kind workload_kinds[] = {
+  { "batch/v1", "Job" },
+  { "jobset.x-k8s.io/v1alpha2", "JobSet" },
+  { "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet" },
+  { "apps/v1", "StatefulSet" },
+  { "apps/v1", "Deployment" },
+  { NULL, NULL },
+};
+
+static int (*const expanders[]) (struct expansion *x, const cJSON *object) = {
+  workload_expand_job,         workload_expand_jobset,     workload_expand_lws,
+  workload_expand_statefulset, workload_expand_deployment,
+};
+
+int
+workload_expand (cJSON **pods, const cJSON *object, struct error *err)
+{
+  cleanup_json cJSON *made = cJSON_CreateArray ();
+  struct expansion x = { .pods = made, .object = object, .err = err };
+  const char *kind = json_str (object, "kind");
+  int ret;
+
+  *pods = NULL;
+  for (size_t i = 0; i < ARRAY_LEN (expanders); i++)
+    if (text_eq (kind, workload_kinds[i].kind))
+      {
+        if (*workload_name (object) == '\0')
+          return error_set (err, EINVAL, "metadata.name is missing: Pods are named after it");
+        ret = expanders[i](&x, object);
+        if (ret == 0)
+          *pods = take_ptr (made);
+        return ret;
+      }
+  return error_set (err, EINVAL, "kind %.63s is no workload that is known here", log_nonnull (kind));
+}

@@ -184,7 +184,7 @@ static const struct feature
 };
 
 void
-ray_unsupported (const struct ray_cluster *cluster, struct ray_problems *problems)
+ray_check_unsupported (struct ray_problems *problems, const struct ray_cluster *cluster)
 {
   const cJSON *spec = json_get (cluster->object, "spec");
 

@@ -62,9 +62,15 @@ struct admission_policy
 int admission_mutate_pod (void *policy, const struct admission_request *request, struct admission_verdict *verdict,
                           struct error *err);
 
-/* RayClusters on CREATE and UPDATE: ray_validate, every problem in one denial (422). What is stored already is never
- * held against an update: it is allowed when the spec is unchanged, the object is being deleted, or it brings no
- * problem that the old object did not have (those become warnings). Clusters managed by another controller pass. */
+/* RayClusters, RayJobs and RayServices on CREATE and UPDATE: ray_default_hosts. */
+int admission_default_raycluster (void *policy, const struct admission_request *request,
+                                  struct admission_verdict *verdict, struct error *err);
+
+/* RayClusters, RayJobs and RayServices on CREATE and UPDATE: ray_validate, every problem in one denial (422). What is
+ * stored already is never held against an update: it is allowed when the cluster's spec is unchanged, the object is
+ * being deleted, or it brings no problem that the old object did not have (those become warnings). When it only scales,
+ * suspends or names workers to delete, the same field is the same problem, whatever the numbers in its message.
+ * Clusters managed by another controller pass. */
 int admission_validate_raycluster (void *policy, const struct admission_request *request,
                                    struct admission_verdict *verdict, struct error *err);
 

@@ -23,4 +23,11 @@ int admission_review (const struct admission_route *route, bool strict, const ch
 void admission_warn (struct admission_verdict *verdict, const char *text);
 void admission_deny (struct admission_verdict *verdict, int code, const char *message);
 
+/* ---- what the handlers ask of a request ---- */
+
+/* The name people will look for: an object without one yet is known by its generateName. */
+const char *admission_object_name (const struct admission_request *request);
+/* What kind of holder of a cluster's spec is created or updated; NULL: none, or a subresource of one. */
+const struct ray_holder *admission_holder (const struct admission_request *request);
+
 #endif

@@ -23,21 +23,10 @@ added_env (const cJSON *patch)
   return count;
 }
 
-/* The name people will look for: a pod without one yet is known by its generateName. */
-static const char *
-pod_name (const struct admission_request *request)
-{
-  const char *name = json_str (request->object, "metadata", "name");
-
-  if (name == NULL || name[0] == '\0')
-    name = json_str (request->object, "metadata", "generateName");
-  return name ? name : request->name;
-}
-
 static void
 log_injection (const struct admission_request *request, const struct tpu_injection *injection)
 {
-  const char *pod = pod_name (request);
+  const char *pod = admission_object_name (request);
   const cJSON *warning;
 
   if (cJSON_GetArraySize (injection->patch) > 0)
@@ -57,7 +46,7 @@ invalid_pod (const struct admission_request *request, struct admission_verdict *
              const struct error *why)
 {
   log_warn (strict ? "denied pod" : "invalid TPU pod admitted unchanged", LF_STR ("namespace", request->namespace),
-            LF_STR ("pod", pod_name (request)), LF_STR ("reason", why->message));
+            LF_STR ("pod", admission_object_name (request)), LF_STR ("reason", why->message));
   if (strict)
     admission_deny (verdict, 422, why->message);
   else

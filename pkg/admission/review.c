@@ -46,6 +46,27 @@ admission_deny (struct admission_verdict *verdict, int code, const char *message
   verdict->message = xstrdup (message);
 }
 
+const char *
+admission_object_name (const struct admission_request *request)
+{
+  const char *name = json_str (request->object, "metadata", "name");
+
+  if (name == NULL || name[0] == '\0')
+    name = json_str (request->object, "metadata", "generateName");
+  return name ? name : request->name;
+}
+
+const struct ray_holder *
+admission_holder (const struct admission_request *request)
+{
+  static const char *const operations[] = { "CREATE", "UPDATE" };
+
+  if (!text_eq (request->group, "ray.io") || request->subresource[0] != '\0'
+      || text_index (request->operation, operations, ARRAY_LEN (operations)) < 0)
+    return NULL;
+  return ray_holder_find (request->kind);
+}
+
 /* ---- reading ---- */
 
 static const char *

@@ -1,4 +1,5 @@
-/* validate.c - RayClusters: refuses what cannot run, but never holds against an update what is stored already. */
+/* validate.c - RayClusters, on their own or inside RayJobs and RayServices: refuses what cannot run, but never holds
+ * against an update what is stored already. */
 #include "admission/admission_internal.h"
 
 #include <errno.h>
@@ -6,14 +7,17 @@
 
 #define DENIAL_MAX 4096
 
-/* What makes two problems the same. Indices are left out: "workerGroupSpecs[1].numOfHosts" is the same problem after
- * group 0 was removed. Should two different ones ever share a hash, an update with a problem is let through; the
- * controller still sees it. */
+/* What makes two problems the same: field and message. Indices are left out: "workerGroupSpecs[1].numOfHosts" is the
+ * same problem after group 0 was removed. An update that only scales has the groups of before, in their order, and
+ * messages that may count replicas: there the field alone does, in full. Should two different ones ever share a hash,
+ * an update with a problem is let through; the controller still sees it. */
 static uint64_t
-problem_hash (const struct ray_problem *problem)
+problem_hash (const struct ray_problem *problem, bool only_scales)
 {
-  uint64_t hash = text_hash_str (0, log_nonnull (problem->message));
+  uint64_t hash = text_hash_str (0, only_scales ? "" : log_nonnull (problem->message));
 
+  if (only_scales)
+    return text_hash_str (hash, log_nonnull (problem->field));
   for (const char *p = log_nonnull (problem->field); *p != '\0'; p++)
     {
       if (*p == '[')
@@ -39,12 +43,12 @@ compare_marks (const void *a, const void *b)
 }
 
 static struct mark *
-sorted_marks (const struct ray_problems *problems)
+sorted_marks (const struct ray_problems *problems, bool only_scales)
 {
   struct mark *marks = xcalloc (problems->count + 1, sizeof (*marks));
 
   for (size_t i = 0; i < problems->count; i++)
-    marks[i] = (struct mark){ .hash = problem_hash (&problems->items[i]), .index = i };
+    marks[i] = (struct mark){ .hash = problem_hash (&problems->items[i], only_scales), .index = i };
   qsort (marks, problems->count, sizeof (*marks), compare_marks);
   return marks;
 }
@@ -52,11 +56,11 @@ sorted_marks (const struct ray_problems *problems)
 /* For each problem found whether the old object had it. Each old problem excuses one new one, so that a second group
  * with the first one's mistake is new. */
 static bool *
-find_excused (const struct ray_problems *found, const struct ray_problems *old)
+find_excused (const struct ray_problems *found, const struct ray_problems *old, bool only_scales)
 {
   bool *excused = xcalloc (found->count + 1, sizeof (*excused));
-  cleanup_free struct mark *news = sorted_marks (found);
-  cleanup_free struct mark *olds = sorted_marks (old);
+  cleanup_free struct mark *news = sorted_marks (found, only_scales);
+  cleanup_free struct mark *olds = sorted_marks (old, only_scales);
 
   for (size_t i = 0, j = 0; i < found->count && j < old->count;)
     {
@@ -84,9 +88,10 @@ add_denial (struct buf *denial, const char *text, size_t *left_out)
 }
 
 static void
-judge (struct admission_verdict *verdict, const struct ray_problems *found, const struct ray_problems *old)
+judge (struct admission_verdict *verdict, const struct ray_problems *found, const struct ray_problems *old,
+       bool only_scales)
 {
-  cleanup_free bool *excused = find_excused (found, old);
+  cleanup_free bool *excused = find_excused (found, old, only_scales);
   cleanup_buf struct buf denial = { 0 };
   size_t left_out = 0;
 
@@ -127,37 +132,65 @@ namespace_of (const struct admission_request *request)
   return request->namespace[0] != '\0' ? request->namespace : NULL;
 }
 
+/* Being deleted, without a cluster of its own, or nothing about the cluster changes. */
 static bool
-nothing_to_judge (const struct admission_request *request)
+nothing_to_judge (const struct admission_request *request, const struct ray_holder *holder)
 {
-  const cJSON *object = request->object, *old = request->old_object;
+  const cJSON *object = request->object, *spec = ray_holder_spec (holder, object);
 
-  if (json_str (object, "metadata", "deletionTimestamp") != NULL)
+  if (json_str (object, "metadata", "deletionTimestamp") != NULL || (spec == NULL && holder->spec_key != NULL))
     return true;
-  return old != NULL && json_equal (json_get (object, "spec"), json_get (old, "spec"));
+  return request->old_object != NULL && json_equal (spec, ray_holder_spec (holder, request->old_object));
+}
+
+/* Deep copy without what the autoscaler, Kueue and people change to scale and to suspend. */
+static cJSON *
+without_scale (const cJSON *spec)
+{
+  static const char *const numbers[] = { "replicas", "minReplicas", "maxReplicas", "suspend", "scaleStrategy" };
+  cJSON *copy = cJSON_Duplicate (spec, true), *group;
+
+  json_drop (copy, "suspend");
+  cJSON_ArrayForEach (group, json_get (copy, "workerGroupSpecs"))
+    {
+      for (size_t i = 0; i < ARRAY_LEN (numbers); i++)
+        json_drop (group, numbers[i]);
+    }
+  return copy;
+}
+
+static bool
+update_only_scales (const struct admission_request *request, const struct ray_holder *holder)
+{
+  cleanup_json cJSON *now = without_scale (ray_holder_spec (holder, request->object));
+  cleanup_json cJSON *before = without_scale (ray_holder_spec (holder, request->old_object));
+
+  return json_equal (now, before);
 }
 
 /* A stored object that cannot be decoded has no problems to compare with; it excuses nothing. */
 static void
-old_problems (struct ray_problems *problems, const struct admission_request *request, const struct ray_options *options)
+old_problems (struct ray_problems *problems, const struct admission_request *request, const struct ray_holder *holder,
+              const struct ray_options *options)
 {
   cleanup_cluster struct ray_cluster cluster = { 0 };
 
   if (request->old_object == NULL || !text_eq (request->operation, "UPDATE")
-      || ray_cluster_decode (&cluster, request->old_object, namespace_of (request), NULL) < 0)
+      || ray_cluster_decode_held (&cluster, holder, request->old_object, namespace_of (request), NULL) < 0)
     return;
   ray_validate (&cluster, options, problems);
 }
 
 static void
-examine (const struct admission_request *request, struct admission_verdict *verdict, const struct ray_options *options)
+examine (const struct admission_request *request, struct admission_verdict *verdict, const struct ray_holder *holder,
+         const struct ray_options *options)
 {
   cleanup_cluster struct ray_cluster cluster = { 0 };
   cleanup_problems struct ray_problems found = { 0 };
   cleanup_problems struct ray_problems old = { 0 };
   struct error why = { "" };
 
-  if (ray_cluster_decode (&cluster, request->object, namespace_of (request), &why) < 0)
+  if (ray_cluster_decode_held (&cluster, holder, request->object, namespace_of (request), &why) < 0)
     {
       admission_deny (verdict, 422, why.message);
       return;
@@ -167,8 +200,8 @@ examine (const struct admission_request *request, struct admission_verdict *verd
   ray_validate (&cluster, options, &found);
   if (found.count > 0)
     {
-      old_problems (&old, request, options);
-      judge (verdict, &found, &old);
+      old_problems (&old, request, holder, options);
+      judge (verdict, &found, &old, old.count > 0 && update_only_scales (request, holder));
     }
   if (verdict->allowed)
     warn_unsupported (verdict, &cluster);
@@ -177,10 +210,9 @@ examine (const struct admission_request *request, struct admission_verdict *verd
 static void
 log_denial (const struct admission_request *request, const struct admission_verdict *verdict)
 {
-  const char *name = json_str (request->object, "metadata", "name");
-
-  log_info ("denied RayCluster", LF_STR ("namespace", request->namespace), LF_STR ("name", name ? name : request->name),
-            LF_STR ("operation", request->operation), LF_STR ("reason", verdict->message));
+  log_info ("denied", LF_STR ("kind", request->kind), LF_STR ("namespace", request->namespace),
+            LF_STR ("name", admission_object_name (request)), LF_STR ("operation", request->operation),
+            LF_STR ("reason", verdict->message));
 }
 
 int
@@ -188,14 +220,13 @@ admission_validate_raycluster (void *data, const struct admission_request *reque
                                struct error *err)
 {
   const struct admission_policy *policy = data;
+  const struct ray_holder *holder = admission_holder (request);
 
   (void) err;
   verdict->allowed = true;
-  if (!text_eq (request->group, "ray.io") || !text_eq (request->kind, "RayCluster") || request->subresource[0] != '\0'
-      || !(text_eq (request->operation, "CREATE") || text_eq (request->operation, "UPDATE"))
-      || nothing_to_judge (request))
+  if (holder == NULL || nothing_to_judge (request, holder))
     return 0;
-  examine (request, verdict, policy->ray);
+  examine (request, verdict, holder, policy->ray);
   if (!verdict->allowed)
     log_denial (request, verdict);
   return 0;

@@ -126,7 +126,7 @@ struct numbers
 {
   struct controller_stats controller;
   struct kube_client_stats client;
-  struct admission_stats admission[HOOK_KIND_MAX];
+  struct admission_stats admission[ROUTE_MAX];
   uint64_t events_dropped;
 };
 
@@ -148,10 +148,10 @@ read_parts (struct manager *m, struct metrics_view *view, struct numbers *number
     }
   if (m->server != NULL)
     {
-      for (size_t i = 0; i < HOOK_KIND_MAX; i++)
+      for (size_t i = 0; i < ROUTE_MAX; i++)
         admission_server_stats (m->server, i, &numbers->admission[i]);
       view->routes = m->routes;
-      view->nroutes = HOOK_KIND_MAX;
+      view->nroutes = ROUTE_MAX;
       view->admission = numbers->admission;
       view->certificate_expiry_ms = certs_expiry_ms (m->certs);
     }

@@ -6,46 +6,64 @@
 #include <string.h>
 
 /* Only Pods that ask for a TPU cost a call. Reinvoked, since another webhook may add a TPU container after us. */
-static const char mutating[]
-    = "{\"name\": \"pods.ray-tpu-operator.webhook\","
-      " \"admissionReviewVersions\": [\"v1\"],"
-      " \"failurePolicy\": \"Fail\","
-      " \"matchPolicy\": \"Equivalent\","
-      " \"reinvocationPolicy\": \"IfNeeded\","
-      " \"sideEffects\": \"None\","
-      " \"timeoutSeconds\": 10,"
-      " \"rules\": [{\"apiGroups\": [\"\"], \"apiVersions\": [\"v1\"], \"resources\": [\"pods\"],"
-      "              \"operations\": [\"CREATE\"], \"scope\": \"Namespaced\"}],"
-      " \"matchConditions\": ["
-      "  {\"name\": \"not-opted-out\","
-      "   \"expression\": \"!(has(object.metadata.annotations)"
-      " && 'ray-tpu-operator/inject' in object.metadata.annotations"
-      " && object.metadata.annotations['ray-tpu-operator/inject'] == 'false')\"},"
-      "  {\"name\": \"requests-tpu\","
-      "   \"expression\": \"(object.spec.containers"
-      " + (has(object.spec.initContainers) ? object.spec.initContainers : []))"
-      " .exists(c, has(c.resources)"
-      " && ((has(c.resources.limits) && 'google.com/tpu' in c.resources.limits)"
-      " || (has(c.resources.requests) && 'google.com/tpu' in c.resources.requests)))\"}]}";
+static const char pods[] = "{\"name\": \"pods.ray-tpu-operator.webhook\","
+                           " \"admissionReviewVersions\": [\"v1\"],"
+                           " \"failurePolicy\": \"Fail\","
+                           " \"matchPolicy\": \"Equivalent\","
+                           " \"reinvocationPolicy\": \"IfNeeded\","
+                           " \"sideEffects\": \"None\","
+                           " \"timeoutSeconds\": 10,"
+                           " \"rules\": [{\"apiGroups\": [\"\"], \"apiVersions\": [\"v1\"], \"resources\": [\"pods\"],"
+                           "              \"operations\": [\"CREATE\"], \"scope\": \"Namespaced\"}],"
+                           " \"matchConditions\": ["
+                           "  {\"name\": \"not-opted-out\","
+                           "   \"expression\": \"!(has(object.metadata.annotations)"
+                           " && 'ray-tpu-operator/inject' in object.metadata.annotations"
+                           " && object.metadata.annotations['ray-tpu-operator/inject'] == 'false')\"},"
+                           "  {\"name\": \"requests-tpu\","
+                           "   \"expression\": \"(object.spec.containers"
+                           " + (has(object.spec.initContainers) ? object.spec.initContainers : []))"
+                           " .exists(c, has(c.resources)"
+                           " && ((has(c.resources.limits) && 'google.com/tpu' in c.resources.limits)"
+                           " || (has(c.resources.requests) && 'google.com/tpu' in c.resources.requests)))\"}]}";
 
-/* The controller checks again and reports on the object, so nobody is locked out while we are down: Ignore. */
-static const char validating[]
-    = "{\"name\": \"rayclusters.ray-tpu-operator.webhook\","
-      " \"admissionReviewVersions\": [\"v1\"],"
-      " \"failurePolicy\": \"Ignore\","
-      " \"matchPolicy\": \"Equivalent\","
-      " \"sideEffects\": \"None\","
-      " \"timeoutSeconds\": 10,"
-      " \"rules\": [{\"apiGroups\": [\"ray.io\"], \"apiVersions\": [\"v1\"], \"resources\": [\"rayclusters\"],"
-      "              \"operations\": [\"CREATE\", \"UPDATE\"], \"scope\": \"Namespaced\"}]}";
+/* The clusters inside RayJobs and RayServices too; where those kinds do not exist, their rules never match. */
+#define RAY_RULES                                                                                                      \
+  " \"rules\": [{\"apiGroups\": [\"ray.io\"], \"apiVersions\": [\"v1\"],"                                              \
+  "              \"resources\": [\"rayclusters\", \"rayjobs\", \"rayservices\"],"                                      \
+  "              \"operations\": [\"CREATE\", \"UPDATE\"], \"scope\": \"Namespaced\"}]}"
 
+/* Without a default a cluster is refused or reported, but nobody is locked out while we are down: Ignore. */
+static const char defaults[] = "{\"name\": \"raycluster-defaults.ray-tpu-operator.webhook\","
+                               " \"admissionReviewVersions\": [\"v1\"],"
+                               " \"failurePolicy\": \"Ignore\","
+                               " \"matchPolicy\": \"Equivalent\","
+                               " \"reinvocationPolicy\": \"IfNeeded\","
+                               " \"sideEffects\": \"None\","
+                               " \"timeoutSeconds\": 10," RAY_RULES;
+
+/* The controller checks again and reports on the object: Ignore. */
+static const char validating[] = "{\"name\": \"rayclusters.ray-tpu-operator.webhook\","
+                                 " \"admissionReviewVersions\": [\"v1\"],"
+                                 " \"failurePolicy\": \"Ignore\","
+                                 " \"matchPolicy\": \"Equivalent\","
+                                 " \"sideEffects\": \"None\","
+                                 " \"timeoutSeconds\": 10," RAY_RULES;
+
+static const char *const kind_names[HOOK_KIND_MAX] = {
+  [HOOK_MUTATING] = "MutatingWebhookConfiguration",
+  [HOOK_VALIDATING] = "ValidatingWebhookConfiguration",
+};
+
+/* In this order in their configurations. */
 static const struct definition
 {
-  const char *kind, *path, *text;
-  size_t len;
-} definitions[HOOK_KIND_MAX] = {
-  [HOOK_MUTATING] = { "MutatingWebhookConfiguration", MUTATE_PATH, mutating, sizeof (mutating) - 1 },
-  [HOOK_VALIDATING] = { "ValidatingWebhookConfiguration", VALIDATE_PATH, validating, sizeof (validating) - 1 },
+  enum hook_kind kind;
+  const char *path, *text;
+} definitions[ROUTE_MAX] = {
+  [ROUTE_PODS] = { HOOK_MUTATING, "/mutate-v1-pod", pods },
+  [ROUTE_DEFAULTS] = { HOOK_MUTATING, "/mutate-ray-io-v1-raycluster", defaults },
+  [ROUTE_VALIDATE] = { HOOK_VALIDATING, "/validate-ray-io-v1-raycluster", validating },
 };
 
 /* Their Pods must start while we are down. */
@@ -54,7 +72,13 @@ static const char *const system_namespaces[] = { "kube-system", "kube-node-lease
 const char *
 hook_kind_name (enum hook_kind kind)
 {
-  return definitions[kind].kind;
+  return kind_names[kind];
+}
+
+const char *
+hook_path (enum manager_route route)
+{
+  return definitions[route].path;
 }
 
 static void
@@ -68,15 +92,14 @@ add_expression (cJSON *selector, const char *operator, const char * const * valu
     json_push_str (json_arr (expression, "values"), values[i]);
 }
 
-cJSON *
-hook_definition (enum hook_kind kind, const struct hook_target *target)
+static void
+add_webhook (cJSON *webhooks, const struct definition *d, const struct hook_target *target)
 {
-  const struct definition *d = &definitions[kind];
   cleanup_free char *url = xasprintf ("%s%s", target->url, d->path);
-  cJSON *webhooks = cJSON_CreateArray (), *webhook = NULL, *config;
+  cJSON *webhook = NULL, *config;
 
-  if (json_parse (&webhook, d->text, d->len, NULL) < 0)
-    abort (); /* a slip of the pen above; a unit test reads both */
+  if (json_parse (&webhook, d->text, strlen (d->text), NULL) < 0)
+    abort (); /* a slip of the pen above; a unit test reads all */
   json_push (webhooks, webhook);
   config = json_obj (webhook, "clientConfig");
   json_set_str (config, "url", url);
@@ -84,6 +107,16 @@ hook_definition (enum hook_kind kind, const struct hook_target *target)
   add_expression (json_obj (webhook, "namespaceSelector"), "NotIn", system_namespaces, ARRAY_LEN (system_namespaces));
   if (target->nnamespaces > 0)
     add_expression (json_obj (webhook, "namespaceSelector"), "In", target->namespaces, target->nnamespaces);
+}
+
+cJSON *
+hook_definition (enum hook_kind kind, const struct hook_target *target)
+{
+  cJSON *webhooks = cJSON_CreateArray ();
+
+  for (size_t i = 0; i < ROUTE_MAX; i++)
+    if (definitions[i].kind == kind)
+      add_webhook (webhooks, &definitions[i], target);
   return webhooks;
 }
 

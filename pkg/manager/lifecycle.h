@@ -14,7 +14,7 @@ struct manager
 
   struct ray_options ray;
   struct admission_policy policy;
-  struct admission_route routes[HOOK_KIND_MAX];
+  struct admission_route routes[ROUTE_MAX];
 
   struct kube_config config;
   struct kube_client *client; /* NULL without API access, as are the next three */

@@ -75,6 +75,16 @@ set_running (struct manager *m, bool running)
   pthread_mutex_unlock (&m->parts_lock);
 }
 
+static const struct
+{
+  const char *name; /* in logs and metrics */
+  admission_fn fn;
+} handlers[ROUTE_MAX] = {
+  [ROUTE_PODS] = { "pods", admission_mutate_pod },
+  [ROUTE_DEFAULTS] = { "raycluster-defaults", admission_default_raycluster },
+  [ROUTE_VALIDATE] = { "rayclusters", admission_validate_raycluster },
+};
+
 static void
 set_labels (const char *to[TPU_LABELS_MAX], const struct manager_labels *from)
 {
@@ -103,9 +113,9 @@ set_policies (struct manager *m)
   m->policy = (struct admission_policy){ .tpu = m->ray.tpu, .ray = &m->ray };
   m->policy.tpu.strict = o->strict;
   m->policy.tpu.legacy_service_names = o->legacy_service_names; /* our own Pods come with their subdomain */
-  m->routes[HOOK_MUTATING] = (struct admission_route){ MUTATE_PATH, "pods", admission_mutate_pod, &m->policy };
-  m->routes[HOOK_VALIDATING]
-      = (struct admission_route){ VALIDATE_PATH, "rayclusters", admission_validate_raycluster, &m->policy };
+  for (size_t i = 0; i < ROUTE_MAX; i++)
+    m->routes[i]
+        = (struct admission_route){ hook_path ((enum manager_route) i), handlers[i].name, handlers[i].fn, &m->policy };
 }
 
 static int
@@ -114,7 +124,7 @@ start_webhook (struct manager *m, const char *namespace, struct error *err)
   const struct admission_server_options server = {
     .bind_address = m->options->webhook_address,
     .routes = m->routes,
-    .nroutes = HOOK_KIND_MAX,
+    .nroutes = ROUTE_MAX,
     .strict = m->options->strict,
   };
   int ret = certs_new (&m->certs, m->options, namespace, err);

@@ -11,8 +11,15 @@
 #include "pki/pki.h"
 
 #define MANAGER_NAME "ray-tpu-operator" /* user agent, managed-by label, event source */
-#define MUTATE_PATH "/mutate-v1-pod"
-#define VALIDATE_PATH "/validate-ray-io-v1-raycluster"
+
+/* What the listener serves. */
+enum manager_route
+{
+  ROUTE_PODS,     /* /mutate-v1-pod */
+  ROUTE_DEFAULTS, /* /mutate-ray-io-v1-raycluster */
+  ROUTE_VALIDATE, /* /validate-ray-io-v1-raycluster */
+  ROUTE_MAX
+};
 
 /* A small-stacked thread. Signals are blocked already when the first is started. Aborts when none can be made. */
 void manager_thread_start (pthread_t *thread, void *(*run) (void *), void *data, const char *name);
@@ -82,6 +89,8 @@ enum hook_kind
   HOOK_VALIDATING,
   HOOK_KIND_MAX
 };
+
+const char *hook_path (enum manager_route route); /* where the API server sends what is for this route */
 
 struct hook_target
 {

@@ -114,6 +114,7 @@ void
 ray_cluster_free (struct ray_cluster *cluster)
 {
   free (cluster->groups);
+  cJSON_Delete (cluster->view);
   *cluster = (struct ray_cluster){ 0 };
 }
 

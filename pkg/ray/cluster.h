@@ -49,6 +49,8 @@ struct ray_cluster
   struct ray_group head;
   struct ray_group *groups; /* workerGroupSpecs in order. Owned */
   size_t ngroups;
+  const struct ray_holder *holder; /* NULL unless the spec is held by an object of another kind (holder.h) */
+  cJSON *view;                     /* then the object made for it. Owned */
 };
 
 /* Reads what is there and forgives what is not: a field of a wrong type counts as absent here; ray_validate is the one

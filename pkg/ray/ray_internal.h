@@ -177,5 +177,10 @@ void ray_validate_group (struct ray_problems *problems, const struct ray_cluster
                          const struct ray_group *group, const char *path, const struct ray_options *options);
 void ray_validate_autoscaling (struct ray_problems *problems, const struct ray_cluster *cluster);
 void ray_validate_options (struct ray_problems *problems, const struct ray_cluster *cluster);
+void ray_check_unsupported (struct ray_problems *problems, const struct ray_cluster *cluster); /* ray_unsupported */
+
+/* "a 4x4 v6e topology with 4 chips per host has 4 hosts", of a request whose hosts are known. */
+#define RAY_SLICE_TEXT_SIZE 192
+void ray_slice_text (char out[RAY_SLICE_TEXT_SIZE], const struct tpu_request *r);
 
 #endif

@@ -1,4 +1,5 @@
 /* The RayCluster as a whole; groups, templates and autoscaling have files of their own. */
+#include "ray/holder.h"
 #include "ray/ray_internal.h"
 
 #include <stdarg.h>
@@ -173,12 +174,13 @@ check_metadata (struct ray_problems *problems, const struct ray_cluster *cluster
   static const struct ray_field fields[]
       = { { "labels", RAY_KIND_STRING_MAP }, { "annotations", RAY_KIND_STRING_MAP } };
   size_t len = strlen (cluster->name);
+  int max = cluster->holder != NULL ? cluster->holder->name_max : RAY_NAME_MAX;
 
-  if (len > RAY_NAME_MAX)
+  if (len > (size_t) max)
     ray_problem (problems, RAY_REASON_METADATA, "metadata.name",
                  "\"%.100s\" has %zu characters, but at most %d are allowed, because names made from it must fit into "
                  "63: shorten it",
-                 cluster->name, len, RAY_NAME_MAX);
+                 cluster->name, len, max);
   else if (!text_is_dns1035_label (cluster->name))
     ray_problem (problems, RAY_REASON_METADATA, "metadata.name",
                  "\"%s\" is no DNS label: use lower-case letters, digits and '-', starting with a letter and ending "
@@ -233,8 +235,49 @@ check_duplicates (struct ray_problems *problems, const struct ray_cluster *clust
         }
 }
 
-void
-ray_validate (const struct ray_cluster *cluster, const struct ray_options *options, struct ray_problems *problems)
+/* What the controllers of RayJobs and RayServices do themselves, or cannot do, with the clusters they make (§1.6.7,
+ * §4.1, §4.3). The object that holds the spec is told, and so is a cluster already made from it. */
+static void
+check_origin (struct ray_problems *problems, const struct ray_cluster *cluster)
+{
+  const cJSON *spec = json_get (cluster->object, "spec");
+  const char *upgrade = json_str (spec, "upgradeStrategy", "type");
+  const char *service = json_str (spec, "headGroupSpec", "headService", "metadata", "name");
+
+  if (text_eq (cluster->origin_crd, "RayCluster"))
+    return;
+  if (upgrade != NULL && *upgrade != '\0')
+    ray_problem (problems, RAY_REASON_SPEC, "spec.upgradeStrategy.type",
+                 "is %.100s, but the %s decides when its clusters are replaced: leave it out", upgrade,
+                 cluster->origin_crd);
+  if (json_bool (spec, false, "authOptions", "enableK8sTokenAuth"))
+    ray_problem (problems, RAY_REASON_SPEC, "spec.authOptions.enableK8sTokenAuth",
+                 "does not work with clusters of a %s: leave it out", cluster->origin_crd);
+  if (text_eq (cluster->origin_crd, "RayService") && service != NULL && *service != '\0')
+    ray_problem (problems, RAY_REASON_SPEC, "spec.headGroupSpec.headService.metadata.name",
+                 "is \"%.100s\", but the clusters of a RayService need one of their own each: leave it out", service);
+}
+
+/* From `first` on, fields are those of a RayCluster; people look for them in the object that they wrote. */
+static void
+relocate (struct ray_problems *problems, size_t first, const struct ray_cluster *cluster)
+{
+  if (cluster->holder == NULL)
+    return;
+  for (size_t i = first; i < problems->count; i++)
+    {
+      char *field = problems->items[i].field;
+      size_t len = strlen ("spec");
+
+      if (strncmp (field, "spec", len) != 0 || (field[len] != '.' && field[len] != '\0'))
+        continue;
+      problems->items[i].field = xasprintf ("%s%s", cluster->holder->spec_path, field + len);
+      free (field);
+    }
+}
+
+static void
+check_cluster (struct ray_problems *problems, const struct ray_cluster *cluster, const struct ray_options *options)
 {
   const cJSON *spec = json_get (cluster->object, "spec");
 
@@ -257,4 +300,23 @@ ray_validate (const struct ray_cluster *cluster, const struct ray_options *optio
   check_duplicates (problems, cluster);
   ray_validate_autoscaling (problems, cluster);
   ray_validate_options (problems, cluster);
+  check_origin (problems, cluster);
+}
+
+void
+ray_validate (const struct ray_cluster *cluster, const struct ray_options *options, struct ray_problems *problems)
+{
+  size_t first = problems->count;
+
+  check_cluster (problems, cluster, options);
+  relocate (problems, first, cluster);
+}
+
+void
+ray_unsupported (const struct ray_cluster *cluster, struct ray_problems *problems)
+{
+  size_t first = problems->count;
+
+  ray_check_unsupported (problems, cluster);
+  relocate (problems, first, cluster);
 }

@@ -155,7 +155,7 @@ warn_about_serve (const struct ray_cluster *cluster, struct ray_problems *proble
 }
 
 void
-ray_unsupported (const struct ray_cluster *cluster, struct ray_problems *problems)
+ray_check_unsupported (struct ray_problems *problems, const struct ray_cluster *cluster)
 {
   const cJSON *spec = json_get (cluster->object, "spec");
 

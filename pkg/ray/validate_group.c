@@ -250,38 +250,51 @@ check_head_service (const struct group_check *c)
 
 /* ---- TPUs ---- */
 
-/* "4x4 v6e", or "4x4" when the generation is not known. */
-static void
-describe_slice (char *out, size_t size, const struct tpu_request *r)
+void
+ray_slice_text (char out[RAY_SLICE_TEXT_SIZE], const struct tpu_request *r)
 {
-  snprintf (out, size, "%.64s%s%s", r->topology_text, r->accelerator != NULL ? " " : "",
-            r->accelerator != NULL ? r->accelerator->generation : "");
+  snprintf (out, RAY_SLICE_TEXT_SIZE, "a %.64s%s%s topology with %" PRId64 " chip%s per host has %" PRId64 " host%s",
+            r->topology_text, r->accelerator != NULL ? " " : "",
+            r->accelerator != NULL ? r->accelerator->generation : "", r->chips, r->chips == 1 ? "" : "s", r->hosts,
+            r->hosts == 1 ? "" : "s");
+}
+
+/* Hosts of multi-host slices have 4 chips in every generation, also where a machine of 8 exists (§4.2 of
+ * facts/tpu_injection.md): pods that ask for more are never scheduled. */
+static bool
+exceeds_its_host (const struct tpu_request *r)
+{
+  return r->accelerator != NULL && r->hosts > 1 && r->chips > TPU_SLICE_VM_CHIPS
+         && tpu_topology_chips (&r->topology) % TPU_SLICE_VM_CHIPS == 0;
+}
+
+static void
+wrong_chips (const struct group_check *c, const struct tpu_request *r)
+{
+  GROUP_PROBLEM (c, "template.spec",
+                 "a pod asks for %" PRId64 " chips, but the hosts of a multi-host %.64s %s slice have %d: ask for "
+                 "google.com/tpu: %d and set numOfHosts to %" PRId64,
+                 r->chips, r->topology_text, r->accelerator->generation, TPU_SLICE_VM_CHIPS, TPU_SLICE_VM_CHIPS,
+                 tpu_topology_chips (&r->topology) / TPU_SLICE_VM_CHIPS);
 }
 
 static void
 check_hosts (const struct group_check *c, const struct tpu_request *r)
 {
-  int64_t per_host = r->chips;
-  char slice[96];
+  char slice[RAY_SLICE_TEXT_SIZE];
 
-  describe_slice (slice, sizeof (slice), r);
+  ray_slice_text (slice, r);
   if (c->group->is_head)
     {
       if (r->hosts > 1)
-        GROUP_PROBLEM (c, "template.spec",
-                       "the head is one pod, but a %s topology with %" PRId64 " chips per host has %" PRId64
-                       " hosts: use a worker group for it",
-                       slice, per_host, r->hosts);
+        GROUP_PROBLEM (c, "template.spec", "the head is one pod, but %s: use a worker group for it", slice);
       return;
     }
   if (r->hosts == c->group->hosts)
     return;
-  GROUP_PROBLEM (c, "numOfHosts",
-                 "numOfHosts is %" PRId64 "%s, but a %s topology with %" PRId64 " chip%s per host has %" PRId64
-                 " host%s: set numOfHosts to %" PRId64,
+  GROUP_PROBLEM (c, "numOfHosts", "numOfHosts is %" PRId64 "%s, but %s: set numOfHosts to %" PRId64,
                  json_int (c->group->spec, 1, "numOfHosts"),
-                 json_get (c->group->spec, "numOfHosts") == NULL ? " (its default)" : "", slice, per_host,
-                 per_host == 1 ? "" : "s", r->hosts, r->hosts == 1 ? "" : "s", r->hosts);
+                 json_get (c->group->spec, "numOfHosts") == NULL ? " (its default)" : "", slice, r->hosts);
 }
 
 /* Which field a refused request is about: the topology when that alone does not parse, else the template. */
@@ -309,6 +322,8 @@ check_tpu (const struct group_check *c, const struct ray_options *options)
 
   if (tpu_request_read (&r, c->group->template, &options->tpu, &err) < 0)
     ray_problem (c->problems, RAY_REASON_SPEC, request_path (c, options).text, "%s", err.message);
+  else if (exceeds_its_host (&r) && !c->group->is_head)
+    wrong_chips (c, &r);
   else if (r.chips > 0 && r.hosts > 0)
     check_hosts (c, &r);
   else if (r.chips > 0 && c->group->hosts > 1)

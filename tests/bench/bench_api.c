@@ -17,6 +17,7 @@
 #include <curl/curl.h>
 
 #define PARALLEL_MAX 512
+#define WATCHES_MAX 5
 #define PATIENCE_MS 240000
 #define ADDED "{\"type\":\"ADDED\""
 
@@ -155,10 +156,9 @@ on_watch_progress (void *data, curl_off_t a, curl_off_t b, curl_off_t c, curl_of
   return is_over (data);
 }
 
-static void *
-run_watch (void *data)
+static void
+watch_once (struct watch *w)
 {
-  struct watch *w = data;
   CURL *easy = new_handle (w->options);
 
   set_text (easy, CURLOPT_URL, w->options->server, w->options->watch_path);
@@ -172,11 +172,27 @@ run_watch (void *data)
   curl_easy_setopt (easy, CURLOPT_XFERINFODATA, w);
   curl_easy_setopt (easy, CURLOPT_NOPROGRESS, 0L);
   curl_easy_perform (easy);
+  curl_easy_cleanup (easy);
+}
+
+/* A busy API server ends a watch whose reader is not quick enough. The next one begins with every object there is. */
+static void *
+run_watch (void *data)
+{
+  struct watch *w = data;
+
+  for (int i = 0; i < WATCHES_MAX && !is_over (w); i++)
+    {
+      pthread_mutex_lock (&w->lock);
+      w->seen = 0;
+      pthread_mutex_unlock (&w->lock);
+      w->line_length = 0;
+      watch_once (w);
+    }
   pthread_mutex_lock (&w->lock);
   w->ended = true;
   pthread_cond_signal (&w->changed);
   pthread_mutex_unlock (&w->lock);
-  curl_easy_cleanup (easy);
   return NULL;
 }
 

@@ -132,10 +132,24 @@ def test_webhook_calls(chart):
         "matchPolicy": "Equivalent",
     }
 
-    webhook = objects[VALIDATING]["webhooks"][0]
-    assert webhook["rules"][0]["resources"] == ["rayclusters"] and webhook["rules"][0]["operations"] == ["CREATE", "UPDATE"]
-    assert webhook["clientConfig"]["service"]["path"] == "/validate-ray-io-v1-raycluster"
-    assert webhook["failurePolicy"] == "Ignore" and webhook["sideEffects"] == "None"
+    ray = {
+        "/mutate-ray-io-v1-raycluster": objects[MUTATING]["webhooks"][1],
+        "/validate-ray-io-v1-raycluster": objects[VALIDATING]["webhooks"][0],
+    }
+    for path, webhook in ray.items():
+        assert webhook["rules"] == [
+            {
+                "apiGroups": ["ray.io"],
+                "apiVersions": ["v1"],
+                "resources": ["rayclusters", "rayjobs", "rayservices"],
+                "operations": ["CREATE", "UPDATE"],
+                "scope": "Namespaced",
+            }
+        ]
+        assert webhook["clientConfig"]["service"]["path"] == path
+        assert (webhook["failurePolicy"], webhook["sideEffects"], webhook["matchPolicy"]) == ("Ignore", "None", "Equivalent")
+        assert webhook["timeoutSeconds"] == 10
+    assert ray["/mutate-ray-io-v1-raycluster"]["reinvocationPolicy"] == "IfNeeded"
 
     service = objects[("Service", SYSTEM, NAME + "-webhook")]["spec"]
     assert [(port["port"], port["targetPort"]) for port in service["ports"]] == [(443, "webhook")]
@@ -146,12 +160,15 @@ def test_webhook_calls(chart):
 
 @pytest.mark.parametrize("kind", [MUTATING, VALIDATING], ids=["mutating", "validating"])
 def test_system_namespaces_and_our_own_never_wait_for_us(chart, kind):
-    everywhere = chart.objects()[kind]["webhooks"][0]["namespaceSelector"]["matchExpressions"]
+    def selectors(*values):
+        webhooks = chart.objects(*values)[kind]["webhooks"]
+        assert all(w["namespaceSelector"] == webhooks[0]["namespaceSelector"] for w in webhooks)
+        return webhooks[0]["namespaceSelector"]["matchExpressions"]
+
     name = "kubernetes.io/metadata.name"
     excluded = {"key": name, "operator": "NotIn", "values": ["kube-system", "kube-node-lease", "kube-public", SYSTEM]}
-    assert everywhere == [excluded]
-    some = chart.objects("--set", "watchNamespaces={a,b}")[kind]["webhooks"][0]["namespaceSelector"]["matchExpressions"]
-    assert some == [excluded, {"key": name, "operator": "In", "values": ["a", "b"]}]
+    assert selectors() == [excluded]
+    assert selectors("--set", "watchNamespaces={a,b}") == [excluded, {"key": name, "operator": "In", "values": ["a", "b"]}]
 
 
 def test_webhook_can_be_left_out(chart):

@@ -15,7 +15,9 @@ enum
   PODS = 1,
   STRICT = 2,
   OBJECT_ONLY = 4,
-  UPDATE = 8 /* with OBJECT_ONLY: the old object is one without a spec */
+  UPDATE = 8,    /* with OBJECT_ONLY: the old object is one without a spec */
+  DEFAULTS = 16, /* without PODS */
+  IN_JOB = 32    /* with OBJECT_ONLY: a RayJob's */
 };
 
 int LLVMFuzzerInitialize (int *argc, char ***argv);
@@ -42,8 +44,9 @@ static void
 wrap (struct buf *body, unsigned int mode, const char *object, size_t len)
 {
   buf_str (body, "{\"apiVersion\":\"admission.k8s.io/v1\",\"kind\":\"AdmissionReview\",\"request\":{\"uid\":\"u\",");
-  buf_str (body, mode & PODS ? "\"kind\":{\"group\":\"\",\"kind\":\"Pod\"},"
-                             : "\"kind\":{\"group\":\"ray.io\",\"kind\":\"RayCluster\"},");
+  buf_str (body, mode & PODS     ? "\"kind\":{\"group\":\"\",\"kind\":\"Pod\"},"
+                 : mode & IN_JOB ? "\"kind\":{\"group\":\"ray.io\",\"kind\":\"RayJob\"},"
+                                 : "\"kind\":{\"group\":\"ray.io\",\"kind\":\"RayCluster\"},");
   buf_str (body, mode & UPDATE ? "\"operation\":\"UPDATE\",\"oldObject\":{\"metadata\":{\"name\":\"c\"}},"
                                : "\"operation\":\"CREATE\",");
   buf_str (body, "\"namespace\":\"ns\",\"object\":");
@@ -115,6 +118,7 @@ LLVMFuzzerTestOneInput (const uint8_t *data, size_t size)
   const struct admission_route routes[] = {
     { .path = "/validate", .name = "rayclusters", .fn = admission_validate_raycluster, .data = &policy },
     { .path = "/mutate", .name = "pods", .fn = admission_mutate_pod, .data = &policy },
+    { .path = "/default", .name = "defaults", .fn = admission_default_raycluster, .data = &policy },
   };
   cleanup_buf struct buf body = { 0 };
   cleanup_free char *reply = NULL;
@@ -123,7 +127,7 @@ LLVMFuzzerTestOneInput (const uint8_t *data, size_t size)
 
   if (size == 0)
     return 0;
-  route = &routes[data[0] & PODS ? 1 : 0];
+  route = &routes[data[0] & PODS ? 1 : data[0] & DEFAULTS ? 2 : 0];
   policy.tpu.strict = (data[0] & STRICT) != 0;
   if (data[0] & OBJECT_ONLY)
     wrap (&body, data[0], (const char *) data + 1, size - 1);

@@ -270,6 +270,20 @@ a_cluster_is_judged_by_what_it_brings (void **state)
       NULL },
     { "metadata only", "UPDATE", "[" HOSTS (2) "]",
       "[" HOSTS (2) ",{'op':'add','path':'/metadata/finalizers','value':[]}]", true, 0, NULL, NULL },
+    { "scaling a group whose problem counts replicas", "UPDATE", "[" REPLICAS (30000) "]", "[" REPLICAS (29999) "]",
+      true, 1, NULL, NULL },
+    { "scaling beyond what a group may have", "UPDATE", NULL, "[" REPLICAS (30000) "]", false, 0, "replicas", NULL },
+    { "suspending it", "UPDATE", "[" REPLICAS (30000) "]",
+      "[" REPLICAS (30001) ",{'op':'add','path':'/spec/suspend','value':true}]", true, 1, NULL, NULL },
+    { "naming workers to delete", "UPDATE", "[" REPLICAS (30000) "]",
+      "[" REPLICAS (
+          30001) ",{'op':'add','path':'/spec/workerGroupSpecs/0/scaleStrategy','value':{'workersToDelete':['a']}}]",
+      true, 1, NULL, NULL },
+    { "scaling and more", "UPDATE", "[" REPLICAS (30000) "]",
+      "[" REPLICAS (30001) ",{'op':'add','path':'/spec/rayVersion','value':'2.50.0'}]", false, 0, "replicas", NULL },
+    { "the problem moves to another group by scaling", "UPDATE",
+      "[" GROUP_FIRST ("cpu", -1) "," GROUP_FIRST ("cpu-2", 1) "]",
+      "[" GROUP_FIRST ("cpu", 1) "," GROUP_FIRST ("cpu-2", -1) "]", false, 0, "workerGroupSpecs[0].replicas", NULL },
     { "being deleted", "UPDATE", NULL,
       "[" HOSTS (2) ",{'op':'add','path':'/metadata/deletionTimestamp','value':'2026-01-01T00:00:00Z'}]", true, 0, NULL,
       NULL },
@@ -279,8 +293,7 @@ a_cluster_is_judged_by_what_it_brings (void **state)
     { "no name", "CREATE", NULL, "[{'op':'remove','path':'/metadata/name'}]", false, 0, "name", NULL },
     { "deleted", "DELETE", NULL, "[" HOSTS (2) "]", true, 0, NULL, NULL },
     { "what this version leaves out", "CREATE", NULL,
-      "[{'op':'add','path':'/spec/tlsOptions','value':{'enabled':true}}]", true, 1, NULL,
-      NULL },
+      "[{'op':'add','path':'/spec/tlsOptions','value':{'enabled':true}}]", true, 1, NULL, NULL },
   };
 
   (void) state;

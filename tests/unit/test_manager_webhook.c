@@ -38,29 +38,73 @@ read_manifest (enum hook_kind kind)
 }
 
 static void
+assert_same_webhook (const cJSON *ours, const cJSON *theirs)
+{
+  const cJSON *member;
+  cleanup_free char *url
+      = xasprintf ("%s%s", target.url, log_nonnull (json_str (theirs, "clientConfig", "service", "path")));
+
+  assert_string_equal (json_str (ours, "clientConfig", "url"), url);
+  assert_string_equal (json_str (ours, "clientConfig", "caBundle"), "Q0E=");
+  cJSON_ArrayForEach (member, ours)
+    {
+      if (strcmp (member->string, "clientConfig") == 0 || strcmp (member->string, "namespaceSelector") == 0)
+        continue; /* who calls whom differs, and so does which namespaces are our own */
+      if (!json_equal (member, json_get (theirs, member->string)))
+        fail_msg ("%s of %s differs from " MANIFESTS, member->string, json_str (ours, "name"));
+    }
+  assert_int_equal (cJSON_GetArraySize (ours), cJSON_GetArraySize (theirs));
+}
+
+static void
 test_url_and_service_configurations_agree (void **state)
 {
+  int count = 0;
+
   (void) state;
   for (size_t kind = 0; kind < HOOK_KIND_MAX; kind++)
     {
       cleanup_json cJSON *manifest = read_manifest ((enum hook_kind) kind);
       cleanup_json cJSON *webhooks = hook_definition ((enum hook_kind) kind, &target);
-      const cJSON *theirs = json_get (manifest, "webhooks")->child, *ours = webhooks->child;
-      const cJSON *member;
-      cleanup_free char *url
-          = xasprintf ("%s%s", target.url, log_nonnull (json_str (theirs, "clientConfig", "service", "path")));
+      const cJSON *theirs = json_get (manifest, "webhooks"), *ours;
+      int i = 0;
 
-      assert_string_equal (json_str (ours, "clientConfig", "url"), url);
-      assert_string_equal (json_str (ours, "clientConfig", "caBundle"), "Q0E=");
-      cJSON_ArrayForEach (member, ours)
+      assert_int_equal (cJSON_GetArraySize (webhooks), cJSON_GetArraySize (theirs));
+      cJSON_ArrayForEach (ours, webhooks)
         {
-          if (strcmp (member->string, "clientConfig") == 0 || strcmp (member->string, "namespaceSelector") == 0)
-            continue; /* who calls whom differs, and so does which namespaces are our own */
-          if (!json_equal (member, json_get (theirs, member->string)))
-            fail_msg ("%s of %s differs from " MANIFESTS, member->string, json_str (ours, "name"));
+          assert_same_webhook (ours, cJSON_GetArrayItem (theirs, i++));
+          count++;
         }
-      assert_int_equal (cJSON_GetArraySize (ours), cJSON_GetArraySize (theirs));
     }
+  assert_int_equal (count, ROUTE_MAX);
+}
+
+/* Only Pods have a reason to wait for us: what is wrong with a cluster is also said by the controller. */
+static void
+test_objects_of_ray_are_let_through_while_we_are_down (void **state)
+{
+  cleanup_json cJSON *resources = parse ("[\"rayclusters\",\"rayjobs\",\"rayservices\"]");
+  int count = 0;
+
+  (void) state;
+  for (size_t kind = 0; kind < HOOK_KIND_MAX; kind++)
+    {
+      cleanup_json cJSON *webhooks = hook_definition ((enum hook_kind) kind, &target);
+      const cJSON *webhook;
+
+      cJSON_ArrayForEach (webhook, webhooks)
+        {
+          const cJSON *rule = json_get (webhook, "rules")->child;
+          bool ray = text_eq (json_get (rule, "apiGroups")->child->valuestring, "ray.io");
+
+          assert_string_equal (json_str (webhook, "failurePolicy"), ray ? "Ignore" : "Fail");
+          assert_string_equal (json_str (webhook, "matchPolicy"), "Equivalent");
+          assert_string_equal (json_str (webhook, "sideEffects"), "None");
+          assert_true (!ray || json_equal (json_get (rule, "resources"), resources));
+          count += ray;
+        }
+    }
+  assert_int_equal (count, 2);
 }
 
 static void
@@ -221,6 +265,7 @@ main (void)
 {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test (test_url_and_service_configurations_agree),
+    cmocka_unit_test (test_objects_of_ray_are_let_through_while_we_are_down),
     cmocka_unit_test (test_namespaces),
     cmocka_unit_test (test_covers),
     cmocka_unit_test (test_ca_is_written_where_it_is_ours_and_other),

@@ -36,6 +36,7 @@
 #define ROCKSDB "{\"backend\":\"rocksdb\"}"
 #define HEAD_ENV HEAD "/template/spec/containers/0/env"
 #define HEAD_ENV_FIELD "spec.headGroupSpec.template.spec.containers[0].env"
+#define TPU_CHIPS TPU_SPEC "/containers/0/resources/limits/google.com~1tpu"
 #define NAME_54 "a23456789012345678901234567890123456789012345678901234"
 
 static const struct row
@@ -207,6 +208,10 @@ static const struct row
   { ONE (TPU "/numOfHosts", "2"), "spec.workerGroupSpecs[0].numOfHosts",
     "numOfHosts is 2, but a 4x4 v6e topology with 4 chips per host has 4 hosts: set numOfHosts to 4", NULL },
   { ONE (TPU "/numOfHosts", "0"), "spec.workerGroupSpecs[0].numOfHosts", "numOfHosts is 0, but a 4x4", NULL },
+  { "[" ADD (TPU "/numOfHosts", "2") "," ADD (TPU_CHIPS, "\"8\"") "]", "spec.workerGroupSpecs[0].template.spec",
+    "a pod asks for 8 chips, but the hosts of a multi-host 4x4 v6e slice have 4: ask for google.com/tpu: 4 and set "
+    "numOfHosts to 4",
+    NULL },
   { REMOVE (TPU "/numOfHosts"), "spec.workerGroupSpecs[0].numOfHosts", "numOfHosts is 1 (its default), but a 4x4",
     NULL },
   { ONE (TOPOLOGY, "\"4x\""),

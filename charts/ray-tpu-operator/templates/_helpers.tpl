@@ -130,6 +130,15 @@ matchExpressions:
   {{- end }}
 {{- end -}}
 
+{{/* The clusters inside RayJobs and RayServices too; where those kinds do not exist, their rules never match. */}}
+{{- define "ray-tpu-operator.rayRules" -}}
+- apiGroups: [ray.io]
+  apiVersions: [v1]
+  resources: [rayclusters, rayjobs, rayservices]
+  operations: [CREATE, UPDATE]
+  scope: Namespaced
+{{- end -}}
+
 {{/* Values that are right each by itself and wrong together. */}}
 {{- define "ray-tpu-operator.validate" -}}
 {{- if and (not .Values.controller.enabled) (not .Values.webhook.enabled) -}}

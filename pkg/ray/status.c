@@ -341,6 +341,31 @@ ray_status_make (const struct ray_cluster *cluster, const struct ray_observed *o
   return status;
 }
 
+/* What a merge patch must say to make `new` of `old`, both objects: members that are gone are taken back by null, at
+ * every depth, for a merge patch leaves alone what it does not name (RFC 7386). */
+static cJSON *
+merge_diff (const cJSON *old, const cJSON *new)
+{
+  cJSON *diff = cJSON_CreateObject ();
+  const cJSON *item;
+
+  cJSON_ArrayForEach (item, new)
+    {
+      const cJSON *before = json_get (old, item->string);
+
+      if (json_equal (item, before))
+        continue;
+      if (cJSON_IsObject (item) && cJSON_IsObject (before))
+        json_set (diff, item->string, merge_diff (before, item));
+      else
+        json_set_copy (diff, item->string, item);
+    }
+  cJSON_ArrayForEach (item, old)
+    if (json_get (new, item->string) == NULL)
+      json_set (diff, item->string, cJSON_CreateNull ());
+  return diff;
+}
+
 cJSON *
 ray_status_patch (const struct ray_cluster *cluster, const cJSON *status, int64_t now_ms)
 {
@@ -352,8 +377,16 @@ ray_status_patch (const struct ray_cluster *cluster, const cJSON *status, int64_
   char now[CLOCK_RFC3339_SIZE];
 
   cJSON_ArrayForEach (item, status)
-    if (!json_equal (item, json_get (old, item->string)))
-      json_set_copy (changes, item->string, item);
+    {
+      const cJSON *before = json_get (old, item->string);
+
+      if (json_equal (item, before))
+        continue;
+      if (cJSON_IsObject (item) && cJSON_IsObject (before))
+        json_set (changes, item->string, merge_diff (before, item));
+      else
+        json_set_copy (changes, item->string, item);
+    }
   for (size_t i = 0; i < ARRAY_LEN (owned); i++)
     if (json_get (old, owned[i]) != NULL && json_get (status, owned[i]) == NULL)
       json_set (changes, owned[i], cJSON_CreateNull ());

@@ -47,6 +47,13 @@ mark_broken (struct ray_slice *slice, const char *why)
   slice->why = why;
 }
 
+/* Made as a replica of its own: whoever writes replica indices gives the hosts of a slice a replica name, too. */
+static bool
+is_single (const struct ray_pod *pod)
+{
+  return pod->replica_name[0] == '\0' && pod->replica_index >= 0;
+}
+
 /* An incomplete slice is broken, not forming, when it was complete once; also when that is no longer written down
  * because the index has its next incarnation already: the slice was on its way out when its operator died, or another
  * operator is deleting it right now. Names of other making (KubeRay's) say nothing as long as we replaced nothing here.
@@ -82,7 +89,9 @@ judge_hosts (struct ray_slice *slice, const struct ray_cluster *cluster, const s
         return mark_broken (slice, "two pods have the same host index");
       expected = host + 1;
     }
-  if ((int64_t) slice->live == group->hosts)
+  if (is_single (slice->pods[0]))
+    mark_broken (slice, "the pod was made for a single-host group");
+  else if ((int64_t) slice->live == group->hosts)
     slice->state = RAY_SLICE_WHOLE;
   else if (!labelled)
     mark_broken (slice, "pods without slice labels do not make a whole slice");
@@ -137,8 +146,10 @@ slice_end (const struct ray_slices *slices, size_t i, int64_t hosts)
 
   if (hosts <= 1)
     return end;
+  if (is_single (slices->pods[i]))
+    return end;
   while (end < slices->npods && strcmp (slices->pods[end]->replica_name, slices->pods[i]->replica_name) == 0
-         && (slices->pods[i]->replica_name[0] != '\0' || (int64_t) (end - i) < hosts))
+         && !is_single (slices->pods[end]) && (slices->pods[i]->replica_name[0] != '\0' || (int64_t) (end - i) < hosts))
     end++;
   return end;
 }

@@ -233,7 +233,9 @@ replace (struct cache *cache, struct cache_source *source, struct cache_item *it
   if (keep)
     {
       item->source = source;
-      item->epoch = source->epoch;
+      /* An answer is no part of a list: an object that is gone again when a list that is under way ends must not stay.
+       */
+      item->epoch = !from_answer ? source->epoch : old ? old->epoch : source->epoch - 1;
       find_group (cache, new_key,
                   true); /* so that a group that is only refreshed does not go and lose its status time */
       old_key = old ? item_detach (cache, old) : NULL;

@@ -130,7 +130,8 @@ update_status (struct pass *p)
 
   if (observe (p, &snapshot) < 0 || !is_ours (&p->cluster))
     return;
-  status = ray_status_make (&p->cluster, &snapshot.observed, &p->problems, &p->applied.failure, now);
+  status
+      = ray_status_make (&p->cluster, &snapshot.observed, &p->c->options.plan, &p->problems, &p->applied.failure, now);
   p->ready = ray_status_ready (status);
   patch = ray_status_patch (&p->cluster, status, now);
   if (patch == NULL || !atomic_load (&p->c->active))

@@ -11,11 +11,19 @@ struct tally
   int64_t live, running, ready_workers, available_workers;
   bool all_ready; /* every live pod is Running and not known to be unready */
   const struct ray_pod *head;
-  bool any_pod; /* even one that terminates */
+  bool any_pod; /* even one that terminates, unless it is stuck */
 };
 
+/* Its node is dead: it should have been gone long ago, and may stay for ever. */
+static bool
+is_stuck (const struct ray_pod *pod, const struct ray_plan_options *options, int64_t now_ms)
+{
+  return pod->deletion_ms != 0 && pod->deletion_ms + options->terminating_timeout_ms <= now_ms;
+}
+
 static struct tally
-count_pods (const struct ray_cluster *cluster, const struct ray_observed *observed)
+count_pods (const struct ray_cluster *cluster, const struct ray_observed *observed,
+            const struct ray_plan_options *options, int64_t now_ms)
 {
   struct tally t = { .all_ready = true };
 
@@ -26,7 +34,7 @@ count_pods (const struct ray_cluster *cluster, const struct ray_observed *observ
 
       if (!ray_pod_owned (pod, cluster) || (!worker && !head))
         continue;
-      t.any_pod = true;
+      t.any_pod |= !is_stuck (pod, options, now_ms);
       if (head && (t.head == NULL || (t.head->deletion_ms != 0 && pod->deletion_ms == 0)))
         t.head = pod;
       if (pod->deletion_ms != 0)
@@ -318,10 +326,11 @@ set_state (cJSON *status, const struct ray_cluster *cluster, const char *state, 
 
 cJSON *
 ray_status_make (const struct ray_cluster *cluster, const struct ray_observed *observed,
-                 const struct ray_problems *problems, const struct ray_failure *failure, int64_t now_ms)
+                 const struct ray_plan_options *options, const struct ray_problems *problems,
+                 const struct ray_failure *failure, int64_t now_ms)
 {
   cJSON *status = cJSON_CreateObject ();
-  struct tally t = count_pods (cluster, observed);
+  struct tally t = count_pods (cluster, observed, options, now_ms);
   bool valid = problems->count == 0, failed = failure != NULL && failure->reason != NULL, suspended;
   bool ready
       = valid && !failed && !cluster->suspend && t.all_ready && t.live == ray_cluster_desired_workers (cluster) + 1;

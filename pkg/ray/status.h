@@ -13,10 +13,12 @@ struct ray_failure
 };
 
 /* The complete new status, owned by the caller. `problems` from ray_validate (an invalid cluster keeps its counts and
- * gets the condition InvalidSpec); times are kept from the old status where nothing changed, so an unchanged world
- * gives an equal status. */
+ * gets the condition InvalidSpec); a pod stuck Terminating on a dead node does not keep a suspension from its end for
+ * longer than options->terminating_timeout_ms; times are kept from the old status where nothing changed, so an
+ * unchanged world gives an equal status. */
 cJSON *ray_status_make (const struct ray_cluster *cluster, const struct ray_observed *observed,
-                        const struct ray_problems *problems, const struct ray_failure *failure, int64_t now_ms);
+                        const struct ray_plan_options *options, const struct ray_problems *problems,
+                        const struct ray_failure *failure, int64_t now_ms);
 
 /* The merge patch {"status": {...}} that turns the cluster's present status into `status`, or NULL when they are equal
  * (lastUpdateTime alone is no difference). Owned by the caller. */

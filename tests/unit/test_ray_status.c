@@ -35,7 +35,8 @@ status_of (struct world *w, const struct ray_problems *problems, const struct ra
   ray_plan_free (&w->plan); /* it points into the cluster that is decoded anew */
   ray_cluster_free (&w->cluster);
   assert_int_equal (ray_cluster_decode (&w->cluster, w->object, NULL, NULL), 0);
-  return ray_status_make (&w->cluster, &observed, problems ? problems : &none, failure, w->now_ms);
+  return ray_status_make (&w->cluster, &observed, &ray_default_plan_options, problems ? problems : &none, failure,
+                          w->now_ms);
 }
 
 /* Writes the status, as the controller does; whether there was anything to write. */

@@ -37,12 +37,6 @@ void ray_ledger_retain (struct ray_ledger *ledger,
 void ray_ledger_free (struct ray_ledger *ledger);
 #define cleanup_ledger __attribute__ ((cleanup (ray_ledger_free)))
 
-/* ---- plan.c ---- */
-
-/* The value of ray.io/worker-group-replica-name that an incarnation of an index of a multi-host group has. */
-void ray_replica_name (char out[RAY_NAME_SIZE], const struct ray_cluster *cluster, const struct ray_group *group,
-                       int64_t index, uint32_t incarnation);
-
 /* ---- slices.c ---- */
 
 enum ray_slice_state
@@ -81,6 +75,45 @@ void ray_slices_read (struct ray_slices *slices, const struct ray_cluster *clust
                       const struct ray_observed *observed, const struct ray_ledger *ledger,
                       const struct ray_plan_options *options);
 void ray_slices_free (struct ray_slices *slices);
+bool ray_group_lists (const struct ray_group *group, const char *pod_name); /* in workersToDelete */
 #define cleanup_slices __attribute__ ((cleanup (ray_slices_free)))
+
+/* ---- plan_names.c ---- */
+
+/* The value of ray.io/worker-group-replica-name that an incarnation of an index of a multi-host group has. */
+void ray_replica_name (char out[RAY_NAME_SIZE], const struct ray_cluster *cluster, const struct ray_group *group,
+                       int64_t index, uint32_t incarnation);
+/* What the names of one pod are made from (ray_op.name_seed). */
+uint64_t ray_pod_seed (const struct ray_cluster *cluster, const struct ray_group *group,
+                       const struct ray_identity *identity, uint32_t incarnation);
+/* Whether the names that (index, incarnation) stands for are, or may still be, those of `slice`. */
+bool ray_slice_wears_name (const struct ray_slice *slice, const struct ray_cluster *cluster,
+                           const struct ray_group *group, uint32_t incarnation);
+
+/* ---- plan.c ---- */
+
+enum ray_stage
+{
+  RAY_STAGE_LEDGER,
+  RAY_STAGE_PODS
+};
+
+struct ray_planner
+{
+  struct ray_plan *plan;
+  const struct ray_cluster *cluster;
+  const struct ray_observed *observed;
+  const struct ray_plan_options *options;
+  struct ray_ledger ledger;
+  int64_t now_ms;
+};
+
+struct ray_op *ray_plan_add (struct ray_planner *p, enum ray_op_kind kind, enum ray_stage stage);
+void ray_plan_delete_pod (struct ray_planner *p, const struct ray_group *group, const struct ray_pod *pod,
+                          const char *why); /* nothing when it is being deleted already */
+
+/* ---- plan_group.c ---- */
+
+void ray_plan_group (struct ray_planner *p, const struct ray_group *group);
 
 #endif

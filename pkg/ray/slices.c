@@ -29,13 +29,13 @@ belongs (const struct ray_pod *pod, const struct ray_cluster *cluster, const str
   return text_eq (pod->node_type, "worker") && text_eq (pod->group, group->name);
 }
 
-static bool
-is_listed (const struct ray_group *group, const char *name)
+bool
+ray_group_lists (const struct ray_group *group, const char *pod_name)
 {
   const cJSON *item;
 
   cJSON_ArrayForEach (item, group->workers_to_delete)
-    if (text_eq (cJSON_GetStringValue (item), name))
+    if (text_eq (cJSON_GetStringValue (item), pod_name))
       return true;
   return false;
 }
@@ -116,7 +116,7 @@ judge (struct ray_slice *slice, const struct ray_cluster *cluster, const struct 
 
       slice->live += pod->deletion_ms == 0;
       slice->ready &= pod->ready && pod->deletion_ms == 0;
-      slice->listed |= is_listed (group, pod->name);
+      slice->listed |= ray_group_lists (group, pod->name);
       if (pod->created_ms < slice->created_ms)
         slice->created_ms = pod->created_ms;
       if (expires > slice->expires_ms)

@@ -1,0 +1,335 @@
+/* plan_group.c - the decisions about one group: retire what is broken or not wanted, keep what is whole, complete what
+ * is forming, start what is missing at the lowest free index. */
+#include "ray/plan_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Pods that one plan creates at the most; the rest is for the next plan. Bounds memory, whatever `replicas` says. */
+#define MAX_CREATES 1024
+
+static void
+requeue_after (struct ray_planner *p, int64_t ms)
+{
+  if (ms > 0 && (p->plan->requeue_ms == 0 || ms < p->plan->requeue_ms))
+    p->plan->requeue_ms = ms;
+}
+
+static void
+create_pod (struct ray_planner *p, const struct ray_group *group, const char *replica, int64_t index, int64_t host)
+{
+  struct ray_op *op = ray_plan_add (p, RAY_OP_CREATE_POD, RAY_STAGE_PODS);
+
+  op->group = group;
+  op->identity.replica_index = index;
+  op->identity.host_index = host;
+  snprintf (op->identity.replica_name, sizeof (op->identity.replica_name), "%s", replica);
+  op->name_seed
+      = ray_pod_seed (p->cluster, group, &op->identity, ray_ledger_get (&p->ledger, group->name, index).incarnation);
+  ray_op_rename (op, p->cluster, 0);
+}
+
+/* ---- leaving ---- */
+
+/* The next slice at this index must not look like the one that goes: another incarnation, not complete. Idempotent. */
+static void
+retire_index (struct ray_planner *p, const struct ray_group *group, const struct ray_slice *slice)
+{
+  struct ray_ledger_entry entry = ray_ledger_get (&p->ledger, group->name, slice->index);
+
+  if (slice->index < 0)
+    return;
+  if (entry.complete || ray_slice_wears_name (slice, p->cluster, group, entry.incarnation))
+    ray_ledger_set (&p->ledger, group->name, slice->index,
+                    (struct ray_ledger_entry){ .incarnation = entry.incarnation + 1 });
+}
+
+static void
+delete_slice (struct ray_planner *p, const struct ray_group *group, const struct ray_slice *slice, const char *why)
+{
+  for (size_t i = 0; i < slice->npods; i++)
+    ray_plan_delete_pod (p, group, slice->pods[i], why);
+}
+
+/* ---- one group ---- */
+
+static bool
+is_kept_state (const struct ray_slice *slice)
+{
+  return slice->state == RAY_SLICE_WHOLE || slice->state == RAY_SLICE_FORMING;
+}
+
+static bool
+is_kept (const struct ray_slice *slice)
+{
+  return !slice->doomed && is_kept_state (slice);
+}
+
+static int
+compare_by_index (const void *a, const void *b)
+{
+  const struct ray_slice *s = a, *t = b;
+  int order = (s->index > t->index) - (s->index < t->index);
+
+  if (order == 0)
+    order = (int) is_kept (t) - (int) is_kept (s);
+  if (order == 0)
+    order = (int) t->state - (int) s->state; /* whole before forming */
+  if (order == 0)
+    order = (s->created_ms > t->created_ms) - (s->created_ms < t->created_ms);
+  return order ? order : strcmp (s->pods[0]->name, t->pods[0]->name);
+}
+
+/* Two live slices must never share an index (their hosts would share names): the better one stays. */
+static void
+retire_twins (const struct ray_group *group, struct ray_slices *slices)
+{
+  if (slices->count > 1)
+    qsort (slices->items, slices->count, sizeof (*slices->items), compare_by_index);
+  for (size_t i = 1; i < slices->count; i++)
+    {
+      struct ray_slice *slice = &slices->items[i];
+
+      if (is_kept (slice) && slice->index >= 0 && slices->items[i - 1].index == slice->index && !group->is_head)
+        {
+          slice->state = RAY_SLICE_BROKEN;
+          slice->why = "another slice has the same replica index";
+        }
+    }
+}
+
+/* The slices are sorted by index, kept ones first: does a kept one share the index of slice i? */
+static bool
+index_in_use (const struct ray_slices *slices, size_t i)
+{
+  for (size_t k = i; k-- > 0 && slices->items[k].index == slices->items[i].index;)
+    if (is_kept (&slices->items[k]))
+      return true;
+  return false;
+}
+
+static size_t
+retire_broken (struct ray_planner *p, const struct ray_group *group, struct ray_slices *slices)
+{
+  size_t kept = 0;
+
+  for (size_t i = 0; i < slices->count; i++)
+    {
+      struct ray_slice *slice = &slices->items[i];
+
+      if (is_kept (slice) && !slice->listed)
+        {
+          kept++;
+          continue;
+        }
+      slice->doomed = true;
+      if (!index_in_use (slices, i))
+        retire_index (p, group, slice);
+      delete_slice (p, group, slice, is_kept_state (slice) ? "named in workersToDelete" : slice->why);
+    }
+  return kept;
+}
+
+/* Who goes first when slices must go: the least complete, then those that are not ready, the highest index, the newest
+ * (facts §9.6). */
+static int
+compare_victims (const void *a, const void *b)
+{
+  const struct ray_slice *s = *(struct ray_slice *const *) a, *t = *(struct ray_slice *const *) b;
+
+  if (s->state != t->state)
+    return s->state == RAY_SLICE_FORMING ? -1 : 1;
+  if (s->ready != t->ready)
+    return s->ready ? 1 : -1;
+  if (s->index != t->index)
+    return s->index > t->index ? -1 : 1;
+  if (s->created_ms != t->created_ms)
+    return s->created_ms > t->created_ms ? -1 : 1;
+  return strcmp (s->pods[0]->name, t->pods[0]->name);
+}
+
+static void
+scale_down (struct ray_planner *p, const struct ray_group *group, struct ray_slices *slices, size_t surplus)
+{
+  struct ray_slice **victims = xcalloc (slices->count, sizeof (*victims));
+  size_t n = 0;
+
+  for (size_t i = 0; i < slices->count; i++)
+    if (is_kept (&slices->items[i]))
+      victims[n++] = &slices->items[i];
+  qsort (victims, n, sizeof (*victims), compare_victims);
+  for (size_t i = 0; i < n && i < surplus; i++)
+    {
+      victims[i]->doomed = true;
+      retire_index (p, group, victims[i]);
+      delete_slice (p, group, victims[i], "scale down");
+    }
+  free (victims);
+}
+
+static void
+complete_slice (struct ray_planner *p, const struct ray_group *group, const struct ray_slice *slice)
+{
+  size_t next = 0;
+
+  for (int64_t host = 0; host < group->hosts; host++)
+    if (next < slice->npods && slice->pods[next]->host_index == host)
+      next++;
+    else
+      create_pod (p, group, slice->replica_name, slice->index, host);
+}
+
+/* Completes what is forming and notes what has become whole. A whole slice of an earlier incarnation is on its way out
+ * in another operator's picture, or was spared in the end: the entry speaks of its successor, so it is left alone. */
+static void
+tend_kept (struct ray_planner *p, const struct ray_group *group, const struct ray_slices *slices)
+{
+  for (size_t i = 0; i < slices->count; i++)
+    {
+      const struct ray_slice *slice = &slices->items[i];
+      struct ray_ledger_entry entry = ray_ledger_get (&p->ledger, group->name, slice->index);
+
+      if (!is_kept (slice) || group->hosts == 1)
+        continue;
+      if (slice->state == RAY_SLICE_FORMING)
+        complete_slice (p, group, slice);
+      else if (slice->index >= 0 && !entry.complete
+               && (entry.incarnation == 0 || ray_slice_wears_name (slice, p->cluster, group, entry.incarnation)))
+        {
+          entry.complete = true;
+          ray_ledger_set (&p->ledger, group->name, slice->index, entry);
+        }
+    }
+}
+
+static void
+start_slice (struct ray_planner *p, const struct ray_group *group, int64_t index)
+{
+  struct ray_ledger_entry entry = ray_ledger_get (&p->ledger, group->name, index);
+  size_t first = p->plan->nops;
+  char name[RAY_NAME_SIZE] = "";
+
+  if (entry.complete)
+    {
+      entry = (struct ray_ledger_entry){ .incarnation = entry.incarnation + 1 };
+      ray_ledger_set (&p->ledger, group->name, index, entry);
+    }
+  if (group->hosts > 1)
+    ray_replica_name (name, p->cluster, group, index, entry.incarnation);
+  for (int64_t host = 0; host < group->hosts; host++)
+    create_pod (p, group, name, index, host);
+  for (size_t i = first; i < p->plan->nops; i++)
+    if (ray_group_lists (group, p->plan->ops[i].identity.name))
+      {
+        /* The autoscaler still waits for a pod of this name to go: it must not come back. */
+        p->plan->nops = first;
+        entry.incarnation++;
+        ray_ledger_set (&p->ledger, group->name, index, entry);
+        start_slice (p, group, index);
+        return;
+      }
+}
+
+/* Indices that some existing pod carries, as a bitmap over [0, size). Pods of a predecessor of the same name count
+ * while they terminate: their host names are the same. */
+static unsigned char *
+reserved_indices (const struct ray_planner *p, const struct ray_group *group, size_t size)
+{
+  unsigned char *reserved = xcalloc (size, 1);
+
+  for (size_t i = 0; i < p->observed->npods; i++)
+    {
+      const struct ray_pod *pod = p->observed->pods[i];
+      bool counts = ray_pod_owned (pod, p->cluster) || pod->deletion_ms != 0;
+      bool same = group->is_head ? text_eq (pod->node_type, "head") : text_eq (pod->group, group->name);
+      int64_t index = group->is_head ? 0 : pod->replica_index;
+
+      if (counts && same && index >= 0 && (size_t) index < size
+          && (ray_pod_owned (pod, p->cluster) || pod->deletion_ms + p->options->terminating_timeout_ms > p->now_ms))
+        reserved[index] = 1;
+    }
+  return reserved;
+}
+
+/* How many indices below `desired` are held only by pods that should have been gone long ago; sets the alarm for the
+ * next. */
+static size_t
+given_up (struct ray_planner *p, const struct ray_slices *slices, int64_t desired)
+{
+  size_t n = 0;
+
+  for (size_t i = 0; i < slices->count; i++)
+    {
+      const struct ray_slice *slice = &slices->items[i];
+
+      if (slice->state != RAY_SLICE_TERMINATING || slice->index < 0 || slice->index >= desired)
+        continue;
+      if (slice->expires_ms <= p->now_ms)
+        n++;
+      else
+        requeue_after (p, slice->expires_ms - p->now_ms);
+    }
+  return n;
+}
+
+/* No pod of the group is live, and none may hold things up any longer. */
+static bool
+given_up_all (const struct ray_planner *p, const struct ray_slices *slices)
+{
+  for (size_t i = 0; i < slices->count; i++)
+    if (slices->items[i].state != RAY_SLICE_TERMINATING || slices->items[i].expires_ms > p->now_ms)
+      return false;
+  return slices->count > 0;
+}
+
+static void
+scale_up (struct ray_planner *p, const struct ray_group *group, const struct ray_slices *slices, size_t missing)
+{
+  size_t extra = given_up (p, slices, group->replicas);
+  size_t room = p->plan->nops < MAX_CREATES ? (MAX_CREATES - p->plan->nops) / (size_t) group->hosts + 1 : 0;
+  size_t size;
+  unsigned char *reserved;
+
+  if (missing > room)
+    {
+      missing = room;
+      requeue_after (p, 1);
+    }
+  size = missing + 2 * slices->count + 1; /* at most slices->count indices are taken */
+  reserved = reserved_indices (p, group, size);
+
+  if (group->is_head)
+    {
+      extra = 0;
+      if (given_up_all (p, slices))
+        reserved[0] = 0; /* a head has no index to share; its name is new by its incarnation */
+    }
+  for (size_t index = 0; index < size && missing > 0; index++)
+    {
+      if (reserved[index])
+        continue;
+      if ((int64_t) index >= group->replicas && extra-- == 0)
+        break; /* keep indices dense: wait for the pods that still hold a lower one */
+      start_slice (p, group, (int64_t) index);
+      missing--;
+    }
+  free (reserved);
+}
+
+void
+ray_plan_group (struct ray_planner *p, const struct ray_group *group)
+{
+  cleanup_slices struct ray_slices slices = { 0 };
+  bool may_shrink = group->is_head || group->suspend || !p->cluster->autoscaling || p->options->random_delete;
+  size_t kept, desired = (size_t) group->replicas;
+
+  ray_slices_read (&slices, p->cluster, group, p->observed, &p->ledger, p->options);
+  retire_twins (group, &slices);
+  kept = retire_broken (p, group, &slices);
+  if (kept > desired && may_shrink)
+    scale_down (p, group, &slices, kept - desired);
+  tend_kept (p, group, &slices);
+  if (kept < desired)
+    scale_up (p, group, &slices, desired - kept);
+}

@@ -66,7 +66,11 @@ ray_add_annotations (struct pod_build *b)
   const char *overwrite = json_str (b->cluster->object, "metadata", "annotations", RAY_ANNOTATION_OVERWRITE_CMD);
   cJSON *annotations = json_obj (b->meta, "annotations");
 
+  char template_hash[17];
+
   json_merge_flat (annotations, json_get (b->template, "metadata", "annotations"), true);
+  snprintf (template_hash, sizeof (template_hash), "%016" PRIx64, ray_template_hash (b->group));
+  json_set_str (annotations, RAY_ANNOTATION_TEMPLATE_HASH, template_hash);
   if (text_eq_nocase (overwrite, "true"))
     json_set_str (annotations, RAY_ANNOTATION_OVERWRITE_CMD, overwrite);
   if (b->group->is_head)
@@ -79,6 +83,4 @@ ray_add_annotations (struct pod_build *b)
                     ray_fault_tolerance (b->cluster) != RAY_FT_NONE ? "true" : "false");
       json_set_str (annotations, "ray.io/kuberay-version", b->options->version);
     }
-  if (annotations->child == NULL)
-    json_drop (b->meta, "annotations");
 }

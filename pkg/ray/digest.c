@@ -134,6 +134,8 @@ ray_pod_digest (const cJSON *pod)
     .created_ms = time_at (pod, "creationTimestamp"),
     .deletion_ms = time_at (pod, "deletionTimestamp"),
     .resource_version = version_of (pod),
+    .template_hash
+    = strtoull (log_nonnull (json_str (pod, "metadata", "annotations", RAY_ANNOTATION_TEMPLATE_HASH)), NULL, 16),
     .replica_index = index_label (labels, RAY_LABEL_REPLICA_INDEX),
     .host_index = index_label (labels, RAY_LABEL_HOST_INDEX),
     .phase = read_phase (json_str (pod, "status", "phase")),

@@ -18,9 +18,13 @@
 #define RAY_ANNOTATION_SLICES "ray-tpu-operator/slices"
 
 /* On the head: of the spec it was made from. "rto1-" and a hash; anything else was written by another operator. */
+/* On every pod: what its group's part of the spec was when it was made (ray_template_hash), to tell the user of pods
+ * that are out of date. Pods of other operators lack it, and nothing is said of them. */
+#define RAY_ANNOTATION_TEMPLATE_HASH "ray-tpu-operator/template-hash"
 #define RAY_ANNOTATION_RECREATE_HASH "ray.io/upgrade-strategy-recreate-hash"
 #define RAY_RECREATE_HASH_PREFIX "rto1-"
 #define RAY_RECREATE_HASH_SIZE 32
+uint64_t ray_template_hash (const struct ray_group *group); /* never 0; scaling and what Kueue adds do not change it */
 void ray_recreate_hash (char out[RAY_RECREATE_HASH_SIZE], const struct ray_cluster *cluster);
 
 /* ---- what exists: digests, a few hundred bytes each (design §3.4) ---- */
@@ -45,6 +49,7 @@ struct ray_pod
   const char *ip;                           /* status.podIP, "" when none */
   const char *ready_reason, *ready_message; /* heads only: for the HeadPodReady condition */
   const char *recreate_hash;                /* heads only: RAY_ANNOTATION_RECREATE_HASH, "" when absent */
+  uint64_t template_hash;                   /* RAY_ANNOTATION_TEMPLATE_HASH, 0 when absent */
   int64_t created_ms;                       /* wall clock */
   int64_t deletion_ms; /* metadata.deletionTimestamp, i.e. when the grace period ends; 0: not being deleted */
   uint64_t resource_version;

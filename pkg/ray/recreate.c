@@ -1,6 +1,6 @@
-/* What upgradeStrategy Recreate compares (§2.4): a hash of the spec without what scaling, suspending and admission
- * controllers change. Upstream's cannot be reproduced (it is of Go's JSON): ours says by its first letters that it is
- * ours, and any other is opaque. */
+/* What upgradeStrategy Recreate and the condition PodTemplateOutOfDate compare (§2.4): a hash of the spec without what
+ * scaling, suspending and admission controllers change. Upstream's cannot be reproduced (it is of Go's JSON): ours says
+ * by its first letters that it is ours, and any other is opaque. */
 #include "ray/plan.h"
 #include "ray/ray_internal.h"
 
@@ -58,4 +58,15 @@ ray_recreate_hash (char out[RAY_RECREATE_HASH_SIZE], const struct ray_cluster *c
   cJSON_ArrayForEach (group, json_get (spec, "workerGroupSpecs"))
     strip_group (group);
   snprintf (out, RAY_RECREATE_HASH_SIZE, RAY_RECREATE_HASH_PREFIX "%016" PRIx64, hash_value (0, spec));
+}
+
+uint64_t
+ray_template_hash (const struct ray_group *group)
+{
+  cleanup_json cJSON *spec = cJSON_Duplicate (group->spec, true);
+  uint64_t hash;
+
+  strip_group (spec);
+  hash = hash_value (0, spec);
+  return hash ? hash : 1;
 }

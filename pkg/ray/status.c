@@ -295,6 +295,36 @@ condition_suspend (cJSON *status, const struct ray_cluster *cluster, bool any_po
   return suspended;
 }
 
+/* Pods are never replaced because of an edit, unless upgradeStrategy says so: then the user must at least know. */
+static void
+condition_template (cJSON *status, const struct ray_cluster *cluster, const struct ray_observed *observed,
+                    int64_t now_ms)
+{
+  cleanup_buf struct buf message = { 0 };
+
+  for (size_t g = 0; g <= cluster->ngroups; g++)
+    {
+      const struct ray_group *group = g == 0 ? &cluster->head : &cluster->groups[g - 1];
+      uint64_t hash = ray_template_hash (group);
+      size_t old = 0;
+
+      for (size_t i = 0; i < observed->npods; i++)
+        {
+          const struct ray_pod *pod = observed->pods[i];
+
+          old += ray_pod_owned (pod, cluster) && pod->deletion_ms == 0 && text_eq (pod->group, group->name)
+                 && pod->template_hash != 0 && pod->template_hash != hash;
+        }
+      if (old > 0)
+        buf_printf (&message, "%s%zu Pods of group %s", message.len ? ", " : "", old, group->name);
+    }
+  if (message.len == 0)
+    return;
+  buf_str (&message, " were made from an earlier version of the spec: delete them to have them made anew, or set "
+                     "spec.upgradeStrategy.type to Recreate");
+  set_condition (status, cluster, "PodTemplateOutOfDate", "True", "SpecChanged", message.data, now_ms);
+}
+
 static void
 condition_problems (cJSON *status, const struct ray_cluster *cluster, const struct ray_problems *problems,
                     int64_t now_ms)
@@ -345,6 +375,7 @@ ray_status_make (const struct ray_cluster *cluster, const struct ray_observed *o
   condition_provisioned (status, cluster, ready, suspended, now_ms);
   if (failed)
     set_condition (status, cluster, "ReplicaFailure", "True", failure->reason, failure->message, now_ms);
+  condition_template (status, cluster, observed, now_ms);
   condition_problems (status, cluster, problems, now_ms);
   json_set_int (status, "observedGeneration", cluster->generation);
   return status;

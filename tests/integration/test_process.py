@@ -104,9 +104,13 @@ def test_ready_means_that_the_api_server_has_been_read(cluster, start_operator, 
     proxied = ProxiedCluster(cluster, tmp_path)
     operator = start_operator(proxied, wait_ready=False, webhook=False, watch_namespaces=[namespace])
     wait_until(operator.healthy, "it is alive")
-    status, text = operator.http(operator.health_port, "/readyz")
-    assert status == 503
-    assert "caches: the list of" in text, "and says why not"
+
+    def says_why():
+        status, text = operator.http(operator.health_port, "/readyz")
+        assert status == 503
+        return "caches: the list of" in text
+
+    wait_until(says_why, "not ready, and why")
     ray = RayCluster.create(cluster, namespace, raycluster("ray", tpu_group()))
 
     proxied.proxy.open()

@@ -14,6 +14,7 @@
 #include <cmocka.h>
 
 #include "ray/build.h"
+#include "ray/plan.h"
 #include "ray/ray_internal.h"
 #include "ray/validate.h"
 
@@ -256,6 +257,17 @@ static inline cJSON *
 build_worker (const struct scene *s, int replica, int host)
 {
   return build_with (s, &s->cluster.groups[0], replica, host, &ray_default_options);
+}
+
+/* What a pod carries besides the hash that every pod of ours has; removes that hash. NULL when nothing is left. */
+static inline const cJSON *
+other_annotations (cJSON *pod)
+{
+  cJSON *annotations = json_get (pod, "metadata", "annotations");
+
+  assert_non_null (json_str (annotations, RAY_ANNOTATION_TEMPLATE_HASH));
+  json_drop (annotations, RAY_ANNOTATION_TEMPLATE_HASH);
+  return annotations->child ? annotations : NULL;
 }
 
 #endif

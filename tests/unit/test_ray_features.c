@@ -118,7 +118,7 @@ test_annotations_of_the_head (void **state)
       assert_string_equal (json_str (annotations, "ray.io/ft-enabled"), rows[i].enabled);
       assert_true (text_eq (json_str (annotations, "ray.io/external-storage-namespace"), rows[i].storage));
       assert_string_equal (json_str (annotations, "ray.io/upgrade-strategy-recreate-hash"), hash);
-      assert_null (json_get (worker, "metadata", "annotations"));
+      assert_null (other_annotations (worker));
     }
 }
 

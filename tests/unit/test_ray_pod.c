@@ -75,7 +75,7 @@ test_worked_example_workers (void **state)
       cJSON *ray = ray_container_of (pod);
 
       assert_json_text (json_get (pod, "metadata", "labels"), labels);
-      assert_null (json_get (pod, "metadata", "annotations"));
+      assert_null (other_annotations (pod));
       assert_string_equal (
           only_arg (ray),
           ULIMIT "ray start  --address=raycluster-tpu-v4-multihost-head-svc.default.svc.cluster.local:6379  --block  "
@@ -346,7 +346,7 @@ test_labels_the_user_may_override (void **state)
   (void) state;
   assert_string_equal (json_str (pod, "metadata", "name"), "c-g-worker-abcde");
   assert_string_equal (json_str (pod, "metadata", "namespace"), "ns");
-  assert_json_text (json_get (pod, "metadata", "annotations"), "{\"k\":\"v\"}");
+  assert_json_text (other_annotations (pod), "{\"k\":\"v\"}");
   assert_json_text (json_get (pod, "metadata", "labels"),
                     "{\"a\":\"template\",\"b\":\"group\",\"ray.io/group\":\"g\",\"ray.io/cluster\":\"c\","
                     "\"ray.io/node-type\":\"worker\",\"ray.io/is-ray-node\":\"no\",\"ray.io/identifier\":\"c-worker\","

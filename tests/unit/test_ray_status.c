@@ -236,6 +236,32 @@ test_failures_and_problems_are_conditions_that_go_away (void **state)
 }
 
 static void
+test_pods_of_an_earlier_template_are_told_of (void **state)
+{
+  struct world w;
+  const cJSON *group;
+
+  (void) state;
+  world_init (&w, manifest);
+  world_settle (&w);
+  for (size_t i = 0; i < w.npods; i++)
+    w.pods[i]->template_hash
+        = ray_template_hash (strcmp (w.pods[i]->group, "tpu") == 0 ? &w.cluster.groups[0] : &w.cluster.head);
+  w.pods[0]->template_hash = 0; /* another operator's: unknown is not old */
+  write_status (&w);
+  assert_null (condition (&w, "PodTemplateOutOfDate"));
+  group = cJSON_GetArrayItem (json_get (w.object, "spec", "workerGroupSpecs"), 0);
+  json_set_int ((cJSON *) (uintptr_t) group, "replicas", 1); /* scaling is no other template */
+  write_status (&w);
+  assert_null (condition (&w, "PodTemplateOutOfDate"));
+  json_set_str (cJSON_GetArrayItem (json_get (group, "template", "spec", "containers"), 0), "image", "new");
+  write_status (&w);
+  assert_condition (&w, "PodTemplateOutOfDate", "True", "SpecChanged");
+  assert_non_null (strstr (json_str (condition (&w, "PodTemplateOutOfDate"), "message"), "8 Pods of group tpu"));
+  world_free (&w);
+}
+
+static void
 test_suspension_goes_through_once_begun (void **state)
 {
   struct world w;
@@ -323,6 +349,7 @@ main (void)
     cmocka_unit_test (test_an_unchanged_world_writes_nothing),
     cmocka_unit_test (test_transition_times_move_only_with_the_status),
     cmocka_unit_test (test_failures_and_problems_are_conditions_that_go_away),
+    cmocka_unit_test (test_pods_of_an_earlier_template_are_told_of),
     cmocka_unit_test (test_suspension_goes_through_once_begun),
     cmocka_unit_test (test_digest_explains_why_the_head_is_not_ready),
     cmocka_unit_test (test_digest_knows_a_dead_pod),

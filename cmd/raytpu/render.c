@@ -34,7 +34,12 @@ create_children (struct world *w)
       document_report ("note", w->doc, "%s %s must exist: the spec names it",
                        ray_child_types[children.items[i].kind].kind, ray_child_name (&children.items[i]));
     else
-      output_object (&w->session->out, children.items[i].object);
+      {
+        if (children.items[i].kind == RAY_CHILD_SECRET)
+          document_report ("note", w->doc, "Secret %s: the controller adds %s, a random token",
+                           ray_child_name (&children.items[i]), RAY_AUTH_TOKEN_KEY);
+        output_object (&w->session->out, children.items[i].object);
+      }
 }
 
 /* The next plan reads it where the controller would have stored it. */

@@ -267,7 +267,8 @@ make_patch (struct work *w, struct item *item, struct kube_request *request)
 {
   *request = (struct kube_request){ .verb = KUBE_PATCH_MERGE,
                                     .path = path_of (w, item->type, item->name),
-                                    .body = take_ptr (item->patch) };
+                                    .body = item->patch };
+  item->patch = NULL; /* the batch frees it */
   return 0;
 }
 

@@ -19,35 +19,34 @@ enum kind
 
 static const struct field
 {
-  const char *name;
+  const char *name, *flag; /* and its other name, or NULL */
   enum kind kind;
-  const char *flag; /* its other name, or NULL */
-  bool without;     /* there is nothing here for it to change */
+  bool without; /* there is nothing here for it to change */
 } fields[] = {
-  { "apiVersion", TEXT, NULL, false },
-  { "kind", TEXT, NULL, false },
-  { "metadata", ANYTHING, NULL, false },
-  { "metricsAddr", TEXT, "metrics-bind-address", false },
-  { "probeAddr", TEXT, "health-bind-address", false },
-  { "enableLeaderElection", BOOLEAN, "leader-elect", false },
-  { "leaderElectionNamespace", TEXT, "leader-elect-resource-namespace", false },
-  { "reconcileConcurrency", NUMBER, "workers", false },
-  { "watchNamespace", TEXT, "watch-namespaces", false },
-  { "qps", NUMBER, "kube-api-qps", false },
-  { "burst", NUMBER, "kube-api-burst", false },
-  { "headSidecarContainers", CONTAINERS, NULL, false },
-  { "workerSidecarContainers", CONTAINERS, NULL, false },
-  { "defaultContainerEnvs", ENVIRONMENT, NULL, false },
-  { "defaultPodAnnotations", STRINGS, NULL, false },
-  { "defaultPodLabels", STRINGS, NULL, false },
-  { "enableMetrics", BOOLEAN, NULL, false }, /* always on */
-  { "logFile", TEXT, NULL, true },
-  { "logFileEncoder", TEXT, NULL, false },   /* of no use without logFile */
-  { "logStdoutEncoder", TEXT, NULL, false }, /* --log-format */
-  { "batchScheduler", TEXT, NULL, true },
-  { "enableBatchScheduler", BOOLEAN, NULL, true },
-  { "useKubernetesProxy", BOOLEAN, NULL, true },
-  { "deleteRayJobAfterJobFinishes", BOOLEAN, NULL, true },
+  { "apiVersion", NULL, TEXT, false },
+  { "kind", NULL, TEXT, false },
+  { "metadata", NULL, ANYTHING, false },
+  { "metricsAddr", "metrics-bind-address", TEXT, false },
+  { "probeAddr", "health-bind-address", TEXT, false },
+  { "enableLeaderElection", "leader-elect", BOOLEAN, false },
+  { "leaderElectionNamespace", "leader-elect-resource-namespace", TEXT, false },
+  { "reconcileConcurrency", "workers", NUMBER, false },
+  { "watchNamespace", "watch-namespaces", TEXT, false },
+  { "qps", "kube-api-qps", NUMBER, false },
+  { "burst", "kube-api-burst", NUMBER, false },
+  { "headSidecarContainers", NULL, CONTAINERS, false },
+  { "workerSidecarContainers", NULL, CONTAINERS, false },
+  { "defaultContainerEnvs", NULL, ENVIRONMENT, false },
+  { "defaultPodAnnotations", NULL, STRINGS, false },
+  { "defaultPodLabels", NULL, STRINGS, false },
+  { "enableMetrics", NULL, BOOLEAN, false }, /* always on */
+  { "logFile", NULL, TEXT, true },
+  { "logFileEncoder", NULL, TEXT, false },   /* of no use without logFile */
+  { "logStdoutEncoder", NULL, TEXT, false }, /* --log-format */
+  { "batchScheduler", NULL, TEXT, true },
+  { "enableBatchScheduler", NULL, BOOLEAN, true },
+  { "useKubernetesProxy", NULL, BOOLEAN, true },
+  { "deleteRayJobAfterJobFinishes", NULL, BOOLEAN, true },
 };
 
 static const struct field *

@@ -212,19 +212,19 @@ impose_service (cJSON *target, const struct ray_child *child)
 /* `section` NULL: of the object itself. A member we do not wish is dropped: somebody has added it. */
 static const struct whole
 {
-  enum ray_child_kind kind;
   const char *section, *member;
+  enum ray_child_kind kind;
   bool optional; /* without our wish the live value stays */
 } wholes[] = {
-  { RAY_CHILD_ROLE, NULL, "rules", false },
-  { RAY_CHILD_ROLE_BINDING, NULL, "subjects", false },
-  { RAY_CHILD_INGRESS, "spec", "rules", false },
-  { RAY_CHILD_INGRESS, "spec", "tls", false },
-  { RAY_CHILD_INGRESS, "spec", "ingressClassName", true },
-  { RAY_CHILD_NETWORK_POLICY, "spec", "podSelector", false },
-  { RAY_CHILD_NETWORK_POLICY, "spec", "policyTypes", false },
-  { RAY_CHILD_NETWORK_POLICY, "spec", "ingress", false },
-  { RAY_CHILD_NETWORK_POLICY, "spec", "egress", false },
+  { NULL, "rules", RAY_CHILD_ROLE, false },
+  { NULL, "subjects", RAY_CHILD_ROLE_BINDING, false },
+  { "spec", "rules", RAY_CHILD_INGRESS, false },
+  { "spec", "tls", RAY_CHILD_INGRESS, false },
+  { "spec", "ingressClassName", RAY_CHILD_INGRESS, true },
+  { "spec", "podSelector", RAY_CHILD_NETWORK_POLICY, false },
+  { "spec", "policyTypes", RAY_CHILD_NETWORK_POLICY, false },
+  { "spec", "ingress", RAY_CHILD_NETWORK_POLICY, false },
+  { "spec", "egress", RAY_CHILD_NETWORK_POLICY, false },
 };
 
 static void

@@ -173,10 +173,13 @@ set_head (cJSON *status, const struct ray_cluster *cluster, const struct ray_obs
   const struct ray_service *service = NULL;
   cJSON *head = json_obj (status, "head");
   const char *ip = t->head ? t->head->ip : "";
+  char name[RAY_NAME_SIZE];
 
+  ray_head_service_name (name, cluster);
   for (size_t i = 0; i < observed->nservices; i++)
-    if (observed->services[i]->is_head && text_eq (observed->services[i]->owner_uid, cluster->uid))
-      service = observed->services[i];
+    if (observed->services[i]->is_head && text_eq (observed->services[i]->owner_uid, cluster->uid)
+        && (service == NULL || strcmp (observed->services[i]->name, name) == 0))
+      service = observed->services[i]; /* one of an earlier name stays as long as pods may know it */
   if (t->head != NULL)
     json_set_str (head, "podName", t->head->name);
   if (ip[0] != '\0')

@@ -15,7 +15,7 @@ static uint64_t
 random_below (uint64_t n)
 {
   random_state = text_hash (random_state, &n, sizeof (n));
-  return random_state % n;
+  return n > 0 ? random_state % n : 0;
 }
 
 static size_t

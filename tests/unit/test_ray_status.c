@@ -338,6 +338,31 @@ test_digest_knows_a_dead_pod (void **state)
     }
 }
 
+/* A head Service of an earlier name stays beside the present one; others' do not count. */
+static void
+test_the_head_service_is_the_one_of_the_present_name (void **state)
+{
+  struct ray_service services[] = {
+    { .name = "old", .owner_uid = "uid-1", .cluster_ip = "10.0.0.1", .endpoints = "", .is_head = true },
+    { .name = "c-head-svc", .owner_uid = "uid-1", .cluster_ip = "10.0.0.2", .endpoints = "", .is_head = true },
+    { .name = "older", .owner_uid = "uid-1", .cluster_ip = "10.0.0.3", .endpoints = "", .is_head = true },
+    { .name = "c-head-svc", .owner_uid = "uid-2", .cluster_ip = "10.0.0.4", .endpoints = "", .is_head = true },
+  };
+  const struct ray_service *pointers[] = { &services[0], &services[1], &services[2], &services[3] };
+  struct ray_observed observed = { .services = pointers, .nservices = ARRAY_LEN (pointers) };
+  static const struct ray_problems none = { 0 };
+  cleanup_json cJSON *status = NULL;
+  struct world w;
+
+  (void) state;
+  world_init (&w, manifest);
+  assert_int_equal (ray_cluster_decode (&w.cluster, w.object, NULL, NULL), 0);
+  status = ray_status_make (&w.cluster, &observed, &none, NULL, w.now_ms);
+  assert_string_equal (json_str (status, "head", "serviceName"), "c-head-svc");
+  assert_string_equal (json_str (status, "head", "serviceIP"), "10.0.0.2");
+  world_free (&w);
+}
+
 int
 main (void)
 {
@@ -353,6 +378,7 @@ main (void)
     cmocka_unit_test (test_suspension_goes_through_once_begun),
     cmocka_unit_test (test_digest_explains_why_the_head_is_not_ready),
     cmocka_unit_test (test_digest_knows_a_dead_pod),
+    cmocka_unit_test (test_the_head_service_is_the_one_of_the_present_name),
   };
 
   return cmocka_run_group_tests (tests, NULL, NULL);

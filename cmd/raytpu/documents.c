@@ -300,6 +300,7 @@ documents_run (const struct settings *settings, const struct kinds *kinds)
   if (read_documents (&docs, settings->want_lines ? &session.lines : NULL, settings->file, &err) < 0)
     {
       report ("error", "%s", err.message);
+      yaml_lines_free (session.lines);
       return RAYTPU_FAILED;
     }
   session.out.format = settings->format;

@@ -161,7 +161,7 @@ test_lines_by_path (void **state)
     { 1, "speck", 5 },
     { 2, "spec", 0 },
   };
-  cleanup_json cJSON *docs = NULL;
+  cleanup_json cJSON *docs = NULL, *none = NULL;
   struct yaml_lines *lines;
   struct error err = { "" };
 
@@ -173,7 +173,7 @@ test_lines_by_path (void **state)
       fail_msg ("%s is in line %zu", rows[i].path, yaml_line (lines, rows[i].document, rows[i].path));
   yaml_lines_free (lines);
   assert_int_equal (yaml_line (NULL, 0, "x"), 0);
-  assert_int_equal (yaml_parse_lines (&docs, &lines, "a: [", 4, &err), -EINVAL);
+  assert_int_equal (yaml_parse_lines (&none, &lines, "a: [", 4, &err), -EINVAL);
   assert_null (lines);
 }
 

@@ -113,6 +113,11 @@ struct controller
   struct controller_stats stats;
 };
 
+/* A controller without threads and sources: controller_start adds both; the simulation (tests/sim) adds its own. */
+struct controller *controller_new (const struct controller_options *options);
+/* What a worker does with a key it got from the queue, up to and including kube_queue_done. */
+void controller_work (struct controller *c, const char *key);
+
 /* Hands the object of an API answer to the cache, through the source that watches its like. */
 void controller_observe (struct controller *c, enum cache_kind kind, const cJSON *object);
 void controller_observe_child (struct controller *c, enum ray_child_kind child, const cJSON *object);

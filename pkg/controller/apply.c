@@ -192,7 +192,13 @@ done_pod (struct batch *b, size_t i, struct kube_response *response)
   else if (response->status == 409)
     b->taken[i] = true;
   else
-    fail (b, op, response);
+    {
+      cleanup_free char *key = xasprintf ("%s/%s", b->cluster->namespace, b->cluster->name);
+
+      if (response->status == 0 || response->status >= 500)
+        cache_doubt_add (b->c->cache, key, op->identity.name);
+      fail (b, op, response);
+    }
 }
 
 static const struct op_kind
@@ -237,13 +243,13 @@ get_object (struct batch *b, const char *plural, const char *name, struct kube_r
 }
 
 /* Whether the pod that has the name is the very host we wanted to create: an earlier create of ours whose answer was
- * lost. */
+ * lost; it may be on its way out by now. */
 static bool
 is_same_host (const cJSON *pod, const struct ray_op *op, const struct ray_cluster *cluster)
 {
   cleanup_free struct ray_pod *p = ray_pod_digest (pod);
 
-  if (p == NULL || !ray_pod_owned (p, cluster) || p->deletion_ms != 0)
+  if (p == NULL || !ray_pod_owned (p, cluster))
     return false;
   if (op->group->is_head)
     return text_eq (p->node_type, "head");
@@ -273,6 +279,8 @@ resolve_pod (struct batch *b, size_t i)
   if (!is_same_host (response.body, op, b->cluster))
     return false;
   controller_observe (b->c, CACHE_POD, response.body);
+  /* A host that terminates is no host, and another beside it would belong to a slice that is broken: plan again. */
+  b->applied->conflict |= json_get (response.body, "metadata", "deletionTimestamp") != NULL;
   return true;
 }
 

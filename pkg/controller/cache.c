@@ -40,6 +40,8 @@ struct group
   int64_t status_ms;
   struct memo *memos;
   size_t nmemos, memos_cap;
+  char **doubts; /* names of pods */
+  size_t ndoubts, doubts_cap;
   UT_hash_handle hh;
 };
 
@@ -154,6 +156,9 @@ drop_group_if_empty (struct cache *cache, struct group *group)
   for (size_t i = 0; i < group->nmemos; i++)
     free (group->memos[i].id);
   free (group->memos);
+  for (size_t i = 0; i < group->ndoubts; i++)
+    free (group->doubts[i]);
+  free (group->doubts);
   free (group->key);
   free (group);
 }
@@ -496,6 +501,61 @@ cache_memo_set (struct cache *cache, const char *key, const char *id, const stru
     }
   if (slot != NULL)
     slot->memo = *memo;
+  pthread_mutex_unlock (&cache->lock);
+}
+
+static size_t
+find_doubt (const struct group *group, const char *pod)
+{
+  size_t i = 0;
+
+  while (i < group->ndoubts && strcmp (group->doubts[i], pod) != 0)
+    i++;
+  return i;
+}
+
+void
+cache_doubt_add (struct cache *cache, const char *key, const char *pod)
+{
+  struct group *group;
+
+  pthread_mutex_lock (&cache->lock);
+  group = find_group (cache, key, false);
+  if (group != NULL && find_doubt (group, pod) == group->ndoubts)
+    {
+      group->doubts = xgrow (group->doubts, group->ndoubts, &group->doubts_cap, sizeof (char *));
+      group->doubts[group->ndoubts++] = xstrdup (pod);
+    }
+  pthread_mutex_unlock (&cache->lock);
+}
+
+char *
+cache_doubt_any (struct cache *cache, const char *key)
+{
+  const struct group *group;
+  char *pod;
+
+  pthread_mutex_lock (&cache->lock);
+  group = find_group (cache, key, false);
+  pod = group != NULL && group->ndoubts > 0 ? xstrdup (group->doubts[group->ndoubts - 1]) : NULL;
+  pthread_mutex_unlock (&cache->lock);
+  return pod;
+}
+
+void
+cache_doubt_drop (struct cache *cache, const char *key, const char *pod)
+{
+  struct group *group;
+  size_t i;
+
+  pthread_mutex_lock (&cache->lock);
+  group = find_group (cache, key, false);
+  i = group ? find_doubt (group, pod) : 0;
+  if (group != NULL && i < group->ndoubts)
+    {
+      free (group->doubts[i]);
+      group->doubts[i] = group->doubts[--group->ndoubts];
+    }
   pthread_mutex_unlock (&cache->lock);
 }
 

@@ -60,6 +60,23 @@ on_change (void *data, const char *key, enum cache_kind kind)
     kube_queue_add_after (c->queue, key, BURST_DELAY_MS);
 }
 
+void
+controller_work (struct controller *c, const char *key)
+{
+  if (!atomic_load (&c->active))
+    ; /* controller_activate brings the key back */
+  else if (!controller_synced (c, NULL))
+    kube_queue_add_after (c->queue, key, UNSYNCED_DELAY_MS);
+  else
+    {
+      int64_t start = clock_mono_us ();
+      enum controller_result result = reconcile_cluster (c, key);
+
+      count_pass (c, result, clock_mono_us () - start);
+    }
+  kube_queue_done (c->queue, key);
+}
+
 static void *
 work (void *data)
 {
@@ -68,18 +85,7 @@ work (void *data)
 
   while ((key = kube_queue_get (c->queue)) != NULL)
     {
-      if (!atomic_load (&c->active))
-        ; /* controller_activate brings the key back */
-      else if (!controller_synced (c, NULL))
-        kube_queue_add_after (c->queue, key, UNSYNCED_DELAY_MS);
-      else
-        {
-          int64_t start = clock_mono_us ();
-          enum controller_result result = reconcile_cluster (c, key);
-
-          count_pass (c, result, clock_mono_us () - start);
-        }
-      kube_queue_done (c->queue, key);
+      controller_work (c, key);
       free (key);
     }
   return NULL;
@@ -102,7 +108,7 @@ start_workers (struct controller *c)
 }
 
 struct controller *
-controller_start (const struct controller_options *options)
+controller_new (const struct controller_options *options)
 {
   struct controller *c = xcalloc (1, sizeof (*c));
 
@@ -111,6 +117,14 @@ controller_start (const struct controller_options *options)
   c->cache = cache_new ();
   cache_on_change (c->cache, on_change, c);
   c->queue = kube_queue_new (BACKOFF_BASE_MS, BACKOFF_CAP_MS);
+  return c;
+}
+
+struct controller *
+controller_start (const struct controller_options *options)
+{
+  struct controller *c = controller_new (options);
+
   start_workers (c);
   controller_start_sources (c);
   return c;

@@ -87,6 +87,13 @@ struct cache_memo
 bool cache_memo_get (struct cache *cache, const char *key, const char *id, struct cache_memo *memo);
 void cache_memo_set (struct cache *cache, const char *key, const char *id, const struct cache_memo *memo);
 
+/* Pods of a cluster that may exist or not: the answer to their creation was lost. As long as the spec stays the same
+ * their names say who they are, but a plan for another spec would not know of them; so each is asked for before the
+ * next plan. */
+void cache_doubt_add (struct cache *cache, const char *key, const char *pod);
+char *cache_doubt_any (struct cache *cache, const char *key); /* owned by the caller; NULL: none */
+void cache_doubt_drop (struct cache *cache, const char *key, const char *pod);
+
 /* ---- controller.c, sources.c ---- */
 
 struct source; /* a cache_source with its informer */
@@ -105,6 +112,11 @@ struct controller
   pthread_mutex_t stats_lock;
   struct controller_stats stats;
 };
+
+/* A controller without threads and sources: controller_start adds both; the simulation (tests/sim) adds its own. */
+struct controller *controller_new (const struct controller_options *options);
+/* What a worker does with a key it got from the queue, up to and including kube_queue_done. */
+void controller_work (struct controller *c, const char *key);
 
 /* Hands the object of an API answer to the cache, through the source that watches its like. */
 void controller_observe (struct controller *c, enum cache_kind kind, const cJSON *object);

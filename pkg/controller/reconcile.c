@@ -25,6 +25,7 @@ struct pass
   struct ray_plan plan;
   struct children_result children;
   struct applied applied;
+  bool in_doubt; /* about what exists: nothing was planned */
   bool status_failed, status_late, status_written;
   bool ready;
   bool ended; /* by its teardown, or before a first look: no status, and the key is scheduled */
@@ -146,7 +147,7 @@ static enum controller_result
 schedule (struct pass *p)
 {
   struct kube_queue *queue = p->c->queue;
-  bool failed = p->applied.failure.reason != NULL || p->status_failed || p->children.failed;
+  bool failed = p->applied.failure.reason != NULL || p->status_failed || p->children.failed || p->in_doubt;
 
   if (failed)
     kube_queue_retry (queue, p->key);
@@ -173,10 +174,36 @@ schedule (struct pass *p)
   return p->applied.unfinished || p->applied.conflict ? CONTROLLER_REQUEUED : CONTROLLER_OK;
 }
 
+/* Finds out about pods whose creation was not answered; false when that cannot be found out now. */
+static bool
+settle_doubts (struct pass *p)
+{
+  int namespace = (int) strcspn (p->key, "/");
+
+  for (;;)
+    {
+      cleanup_free char *pod = cache_doubt_any (p->c->cache, p->key);
+      cleanup_free char *path = NULL;
+      cleanup_response struct kube_response response = { 0 };
+      struct kube_request request = { .verb = KUBE_GET };
+
+      if (pod == NULL)
+        return true;
+      request.path = path = xasprintf ("/api/v1/namespaces/%.*s/pods/%s", namespace, p->key, pod);
+      kube_do (p->c->options.client, &request, &response);
+      if (kube_ok (&response))
+        controller_observe (p->c, CACHE_POD, response.body);
+      else if (response.status != 404)
+        return false;
+      cache_doubt_drop (p->c->cache, p->key, pod);
+    }
+}
+
 static enum controller_result
 run (struct pass *p)
 {
   cleanup_snapshot struct cache_snapshot snapshot = { 0 };
+  bool settled = settle_doubts (p);
   int ret = observe (p, &snapshot);
   int64_t requeue_ms;
 
@@ -194,7 +221,8 @@ run (struct pass *p)
       return ret == -EINVAL ? CONTROLLER_INVALID : CONTROLLER_OK;
     }
   ray_validate (&p->cluster, &p->c->options.ray, &p->problems);
-  if (p->problems.count == 0)
+  p->in_doubt = !settled;
+  if (p->problems.count == 0 && settled)
     {
       p->ended = teardown_run (p->c, &p->cluster, &snapshot.observed, &requeue_ms);
       if (p->ended)
@@ -205,7 +233,7 @@ run (struct pass *p)
       tell_unsupported (p);
       plan_and_apply (p, &snapshot);
     }
-  else if (is_news (&p->cluster))
+  else if (p->problems.count > 0 && is_news (&p->cluster))
     report_problems (p->c, &p->cluster, &p->problems);
   return CONTROLLER_OK;
 }
@@ -218,7 +246,8 @@ reconcile_cluster (struct controller *c, const char *key)
 
   if (p.object != NULL && !p.ended && is_ours (&p.cluster))
     {
-      update_status (&p);
+      if (!p.in_doubt)
+        update_status (&p);
       result = schedule (&p);
     }
   ray_plan_free (&p.plan);

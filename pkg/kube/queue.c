@@ -275,6 +275,22 @@ release_due (struct kube_queue *q)
   return q->heap_count > 0 ? q->heap[0]->due_ms : INT64_MAX;
 }
 
+/* Hands out the key that has been ready longest; NULL when none is. */
+static char *
+take_ready (struct kube_queue *q)
+{
+  struct entry *e = q->ready;
+
+  if (e == NULL)
+    return NULL;
+  DL_DELETE (q->ready, e);
+  q->ready_count--;
+  e->ready = false;
+  e->processing = true;
+  q->processing_count++;
+  return xstrdup (e->key);
+}
+
 char *
 kube_queue_get (struct kube_queue *q)
 {
@@ -284,25 +300,37 @@ kube_queue_get (struct kube_queue *q)
   while (!q->shutdown)
     {
       int64_t next_ms = release_due (q);
-      struct entry *e = q->ready;
 
-      if (e == NULL)
+      key = take_ready (q);
+      if (key == NULL)
         {
           kube_cond_wait (&q->wake, &q->lock, next_ms);
           continue;
         }
-      DL_DELETE (q->ready, e);
-      q->ready_count--;
-      e->ready = false;
-      e->processing = true;
-      q->processing_count++;
-      key = xstrdup (e->key);
       /* This thread may have been the one that waited for the next key's time; another must take over. */
       if (q->ready != NULL || q->heap_count > 0)
         pthread_cond_signal (&q->wake);
       break;
     }
   pthread_mutex_unlock (&q->lock);
+  return key;
+}
+
+char *
+kube_queue_try_get (struct kube_queue *q, int64_t *next_ms)
+{
+  int64_t next = INT64_MAX;
+  char *key = NULL;
+
+  pthread_mutex_lock (&q->lock);
+  if (!q->shutdown)
+    {
+      next = release_due (q);
+      key = take_ready (q);
+    }
+  pthread_mutex_unlock (&q->lock);
+  if (next_ms != NULL)
+    *next_ms = next;
   return key;
 }
 

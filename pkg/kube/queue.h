@@ -20,6 +20,9 @@ void kube_queue_forget (struct kube_queue *q, const char *key);                 
 /* Waits for a key that no other worker holds; NULL after shutdown. The caller owns the text and must call
  * kube_queue_done. */
 char *kube_queue_get (struct kube_queue *q);
+/* The same without waiting: NULL when no key is ready, and *next_ms (may be NULL) is then when one will be (monotonic
+ * ms; INT64_MAX: none waits). */
+char *kube_queue_try_get (struct kube_queue *q, int64_t *next_ms);
 void kube_queue_done (struct kube_queue *q, const char *key); /* added meanwhile: becomes available again */
 void kube_queue_shutdown (struct kube_queue *q);
 

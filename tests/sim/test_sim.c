@@ -1,0 +1,204 @@
+/* Histories by the thousand, and the proof that a mistake would have been noticed.
+ *
+ *   SIM_HISTORIES=N  how many (10000; fewer under a sanitizer)       SIM_FIRST=N  the first seed (1)
+ *   SIM_SECONDS=N    for how long at the most (90)
+ *   SIM_SEED=N       plays that one alone, with a trace on stderr    SIM_MUTATION=N  with that mistake in it
+ *   SIM_TEST=GLOB    only the tests of that name */
+#include <inttypes.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "sim.h"
+
+#if defined __SANITIZE_ADDRESS__ || defined __SANITIZE_THREAD__
+#define HISTORIES 500
+#else
+#define HISTORIES 10000
+#endif
+/* A machine with much else to do plays fewer, and says so; it does not fail for that. */
+#define SECONDS 90
+#define FAILURES_SHOWN 5 /* by each process */
+#define PROCESSES 2
+/* Every mistake must show within so many. */
+#define HISTORIES_PER_MUTATION 150
+
+static uint64_t
+setting (const char *name, uint64_t fallback)
+{
+  const char *text = getenv (name);
+
+  return text != NULL && text[0] != '\0' ? strtoull (text, NULL, 10) : fallback;
+}
+
+struct tally
+{
+  uint64_t histories, steps, passes, writes, failures;
+};
+
+/* Plays every PROCESSES-th history of the range. */
+static struct tally
+play_share (uint64_t first, uint64_t count, uint64_t share)
+{
+  time_t end = time (NULL) + (time_t) setting ("SIM_SECONDS", SECONDS);
+  struct tally t = { 0 };
+
+  for (uint64_t i = share; i < count && t.failures < FAILURES_SHOWN && time (NULL) < end; i += PROCESSES)
+    {
+      struct sim_result result;
+
+      sim_run (first + i, 0, false, &result);
+      t.histories++;
+      t.steps += result.steps;
+      t.passes += result.passes;
+      t.writes += result.writes;
+      if (result.failure[0] == '\0')
+        continue;
+      t.failures++;
+      fprintf (stderr, "seed %" PRIu64 ": %s\n  replay: SIM_SEED=%" PRIu64 " build/tests/sim/test_sim\n", first + i,
+               result.failure, first + i);
+    }
+  return t;
+}
+
+/* One history needs one thread; a thousand of them may as well have two processes. Returns the end to read from. */
+static int
+start_share (uint64_t first, uint64_t count, uint64_t share, pid_t *pid)
+{
+  struct tally t;
+  int ends[2];
+
+  assert_int_equal (pipe (ends), 0);
+  *pid = fork ();
+  assert_true (*pid >= 0);
+  if (*pid == 0)
+    {
+      t = play_share (first, count, share);
+      _exit (write (ends[1], &t, sizeof (t)) != sizeof (t));
+    }
+  close (ends[1]);
+  return ends[0];
+}
+
+static void
+test_histories_keep_every_promise (void **state)
+{
+  uint64_t first = setting ("SIM_FIRST", 1), count = setting ("SIM_HISTORIES", HISTORIES);
+  struct tally sum = { 0 };
+  int ends[PROCESSES];
+  pid_t pids[PROCESSES];
+
+  (void) state;
+  for (uint64_t i = 0; i < PROCESSES; i++)
+    ends[i] = start_share (first, count, i, &pids[i]);
+  for (size_t i = 0; i < PROCESSES; i++)
+    {
+      struct tally t = { 0 };
+      int status = -1;
+
+      if (read (ends[i], &t, sizeof (t)) != sizeof (t))
+        sum.failures++; /* it crashed: its last words are on stderr */
+      close (ends[i]);
+      assert_int_equal (waitpid (pids[i], &status, 0), pids[i]);
+      sum.histories += t.histories;
+      sum.steps += t.steps;
+      sum.passes += t.passes;
+      sum.writes += t.writes;
+      sum.failures += t.failures + (status != 0);
+    }
+  print_message ("%" PRIu64 " histories (of seeds %" PRIu64 "-%" PRIu64 "): %" PRIu64 " steps, %" PRIu64
+                 " passes, %" PRIu64 " writes\n",
+                 sum.histories, first, first + count - 1, sum.steps, sum.passes, sum.writes);
+  assert_int_equal (sum.failures, 0);
+}
+
+static void
+test_a_seed_is_a_history (void **state)
+{
+  (void) state;
+  for (uint64_t seed = 1; seed <= 20; seed++)
+    {
+      struct sim_result once, again;
+
+      sim_run (seed, 0, false, &once);
+      sim_run (seed, 0, false, &again);
+      assert_int_equal (once.steps, again.steps);
+      assert_int_equal (once.passes, again.passes);
+      assert_int_equal (once.writes, again.writes);
+      assert_string_equal (once.failure, again.failure);
+    }
+}
+
+/* `words` are alternatives, parted by |. */
+static bool
+says (const char *failure, const char *words)
+{
+  char copy[256], *rest = copy, *word;
+
+  snprintf (copy, sizeof (copy), "%s", words);
+  while ((word = strsep (&rest, "|")) != NULL)
+    if (strstr (failure, word) != NULL)
+      return true;
+  return false;
+}
+
+static void
+test_every_mistake_is_caught (void **state)
+{
+  int missed = 0;
+
+  (void) state;
+  for (size_t m = 1; m < sim_nmutations; m++)
+    {
+      struct sim_result result = { 0 };
+      uint64_t seed = 0;
+
+      do
+        sim_run (++seed, (int) m, false, &result);
+      while (!says (result.failure, sim_mutations[m].caught_by) && seed < HISTORIES_PER_MUTATION);
+      if (says (result.failure, sim_mutations[m].caught_by))
+        print_message ("%-44s seed %3" PRIu64 ": %s\n", sim_mutations[m].name, seed, result.failure);
+      else
+        {
+          missed++;
+          print_message ("%-44s NOT CAUGHT in %d histories\n", sim_mutations[m].name, HISTORIES_PER_MUTATION);
+        }
+    }
+  assert_int_equal (missed, 0);
+}
+
+static int
+replay (uint64_t seed)
+{
+  struct sim_result result;
+
+  log_configure (LOG_INFO, LOG_TEXT);
+  sim_run (seed, (int) setting ("SIM_MUTATION", 0), true, &result);
+  printf ("seed %" PRIu64 ": %" PRIu64 " steps, %" PRIu64 " passes, %" PRIu64 " writes: %s\n", seed, result.steps,
+          result.passes, result.writes, result.failure[0] ? result.failure : "all well");
+  return result.failure[0] != '\0';
+}
+
+int
+main (void)
+{
+  const struct CMUnitTest tests[] = {
+    cmocka_unit_test (test_histories_keep_every_promise),
+    cmocka_unit_test (test_a_seed_is_a_history),
+    cmocka_unit_test (test_every_mistake_is_caught),
+  };
+
+  if (getenv ("SIM_SEED") != NULL)
+    return replay (setting ("SIM_SEED", 1));
+  log_configure (LOG_ERROR, LOG_TEXT);
+  cmocka_set_test_filter (getenv ("SIM_TEST"));
+  return cmocka_run_group_tests (tests, NULL, NULL);
+}

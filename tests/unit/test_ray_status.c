@@ -357,7 +357,7 @@ test_the_head_service_is_the_one_of_the_present_name (void **state)
   (void) state;
   world_init (&w, manifest);
   assert_int_equal (ray_cluster_decode (&w.cluster, w.object, NULL, NULL), 0);
-  status = ray_status_make (&w.cluster, &observed, &none, NULL, w.now_ms);
+  status = ray_status_make (&w.cluster, &observed, &ray_default_plan_options, &none, NULL, w.now_ms);
   assert_string_equal (json_str (status, "head", "serviceName"), "c-head-svc");
   assert_string_equal (json_str (status, "head", "serviceIP"), "10.0.0.2");
   world_free (&w);

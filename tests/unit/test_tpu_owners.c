@@ -128,7 +128,7 @@ load_pathways (void)
 
   if (text_read_file (path, 1 << 20, &text, &err) < 0 || yaml_parse (&docs, buf_text (&text), text.len, &err) < 0)
     fail_msg ("%s: %s", path, err.message);
-  return cJSON_Duplicate (docs->child, true);
+  return cJSON_DetachItemFromArray (docs, 0);
 }
 
 /* As the controllers make it: the template of replicatedJob `index` with the facts of its JobSet. */

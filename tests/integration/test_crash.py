@@ -1,5 +1,5 @@
-"""The operator dies or is stopped while it makes 64 hosts, or runs twice without knowing: the slice ends complete, every
-host once, and nothing that was made already is thrown away."""
+"""The operator dies or is stopped while it makes 64 hosts, or runs twice without knowing: the slice ends complete,
+every host once, and nothing that was made already is thrown away."""
 
 import pytest
 

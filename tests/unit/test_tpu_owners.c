@@ -367,6 +367,7 @@ test_legacy_service_names (void **state)
       cleanup_json cJSON *pod = make_ray_pod ("tpu-v6e-slice", "4x4", "4", names[i].cluster, "g", 0, 1);
       cleanup_injection struct tpu_injection in = admit (pod, &options);
 
+      assert_int_equal (in.hosts, 4);
       assert_string_equal (json_str (pod, "spec", "subdomain"), names[i].service);
       assert_non_null (strstr (env_of (pod, "TPU_WORKER_HOSTNAMES"), json_str (pod, "spec", "subdomain")));
     }

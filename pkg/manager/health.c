@@ -128,6 +128,7 @@ struct numbers
   struct kube_client_stats client;
   struct admission_stats admission[ROUTE_MAX];
   uint64_t events_dropped;
+  struct buf kuberay;
 };
 
 static void
@@ -140,6 +141,11 @@ read_parts (struct manager *m, struct metrics_view *view, struct numbers *number
       view->controller = &numbers->controller;
       view->events_dropped = &numbers->events_dropped;
       view->leader = is_leader (m);
+      if (view->leader && m->options->kuberay_metrics) /* of several replicas one, or sums would count twice */
+        {
+          kuberay_metrics_print (&numbers->kuberay, m->controller);
+          view->kuberay = &numbers->kuberay;
+        }
     }
   if (m->client != NULL)
     {
@@ -170,6 +176,7 @@ answer_metrics (void *data, struct buf *body)
     read_parts (m, &view, &numbers);
   pthread_mutex_unlock (&m->parts_lock);
   metrics_print (body, &view);
+  buf_free (&numbers.kuberay);
   return 200;
 }
 

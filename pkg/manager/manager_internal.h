@@ -60,6 +60,7 @@ struct metrics_view
   const struct admission_stats *admission; /* one per route */
   size_t nroutes;
   const uint64_t *events_dropped;
+  struct buf *kuberay;           /* of kuberay_metrics_print */
   int64_t certificate_expiry_ms; /* wall clock; 0: no certificate */
   bool leader;
   int64_t start_ms; /* wall clock */
@@ -70,6 +71,10 @@ struct metrics_view
 void metrics_print (struct buf *out, const struct metrics_view *view); /* Prometheus text format 0.0.4 */
 void metrics_read_process (struct metrics_view *view);                 /* resident_bytes and cpu_seconds of this one */
 #define METRICS_CONTENT_TYPE "text/plain; version=0.0.4; charset=utf-8"
+
+/* ---- kuberay_metrics.c ---- */
+
+void kuberay_metrics_print (struct buf *out, struct controller *controller);
 
 /* ---- secret.c: what the Secret looks like ---- */
 

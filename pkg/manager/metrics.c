@@ -176,6 +176,8 @@ metrics_print (struct buf *out, const struct metrics_view *view)
   if (view->events_dropped != NULL)
     single (out, PREFIX "events_dropped_total", "counter", "Events that could not be written.",
             (double) *view->events_dropped);
+  if (view->kuberay != NULL)
+    buf_str (out, buf_text (view->kuberay));
   if (view->certificate_expiry_ms > 0)
     single (out, PREFIX "webhook_certificate_expiry_timestamp_seconds", "gauge",
             "When the serving certificate expires.", (double) view->certificate_expiry_ms / 1e3);

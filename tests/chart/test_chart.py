@@ -86,6 +86,8 @@ FLAGS = [
     (["webhook.topologyLabels={x.io/topology}"], "--tpu-topology-label", "x.io/topology"),
     (["metrics.enabled=false"], "--metrics-bind-address", "127.0.0.1:8080"),
     (["watchNamespaces={a,b}"], "--watch-namespaces", "a,b"),
+    ([], "--enable-kuberay-metrics", "true"),
+    (["metrics.kuberay=false"], "--enable-kuberay-metrics", "false"),
     (["leaderElect=false"], "--leader-elect", "false"),
     (["workers=8"], "--workers", "8"),
     (["extraArgs={--workers=9}"], "--workers", "9"),

@@ -48,6 +48,33 @@ int status_server_start (struct status_server **server, const struct status_list
                          struct error *err);
 void status_server_stop (struct status_server *server); /* NULL is fine */
 
+/* ---- rival.c: another controller of RayClusters, known by its Lease ---- */
+
+#define RIVAL_LEASE "ray-operator-leader" /* KubeRay's, in whatever namespace (facts/kuberay.md §5.1) */
+
+struct rival
+{
+  bool active;
+  char namespace[64], holder[256]; /* of the Lease */
+};
+
+/* What a LeaseList says at now_ms (wall clock). A Lease in own_namespace is ours (NULL: none is). *seen is what the
+ * last look remembered, NULL before the first, and becomes what this one does; cJSON_Delete it in the end. */
+void rival_judge (struct rival *found, cJSON **seen, const cJSON *list, const char *own_namespace, int64_t now_ms);
+
+struct rivals_options
+{
+  struct kube_client *client;
+  const char *own_namespace; /* as above */
+  bool split;                /* we work on part of the RayClusters only: no reason to warn */
+};
+
+struct rivals;
+/* Looks at once and then every minute, and says in the log what it finds. */
+struct rivals *rivals_start (const struct rivals_options *options);
+void rivals_found (struct rivals *rivals, struct rival *found); /* of the last look */
+void rivals_stop (struct rivals *rivals);                       /* after kube_client_shutdown. NULL is fine */
+
 /* ---- metrics.c ---- */
 
 /* Everything /metrics shows, at one moment. What is NULL is left out. */
@@ -62,7 +89,7 @@ struct metrics_view
   const uint64_t *events_dropped;
   struct buf *kuberay;           /* of kuberay_metrics_print */
   int64_t certificate_expiry_ms; /* wall clock; 0: no certificate */
-  bool leader;
+  bool leader, other_controller;
   int64_t start_ms; /* wall clock */
   uint64_t resident_bytes;
   double cpu_seconds;

@@ -189,3 +189,9 @@ controller_stats (struct controller *c, struct controller_stats *stats)
   stats->services = counts[CACHE_SERVICE];
   kube_queue_stats (c->queue, &stats->queue);
 }
+
+void
+controller_each_cluster (struct controller *c, controller_cluster_fn fn, void *data)
+{
+  cache_describe_clusters (c->cache, fn, data);
+}

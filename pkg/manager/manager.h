@@ -34,6 +34,7 @@ struct manager_options
   bool legacy_service_names; /* Pods without a subdomain are those of KubeRay before 1.4 */
 
   const char *metrics_address, *health_address; /* "0": off */
+  bool kuberay_metrics;
 
   char **namespaces; /* watched; none: all. Owned */
   size_t nnamespaces;

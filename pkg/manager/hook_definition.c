@@ -12,7 +12,7 @@ static const char mutating[]
       " \"failurePolicy\": \"Fail\","
       " \"matchPolicy\": \"Equivalent\","
       " \"reinvocationPolicy\": \"IfNeeded\","
-      " \"sideEffects\": \"None\","
+      " \"sideEffects\": \"NoneOnDryRun\","
       " \"timeoutSeconds\": 10,"
       " \"rules\": [{\"apiGroups\": [\"\"], \"apiVersions\": [\"v1\"], \"resources\": [\"pods\"],"
       "              \"operations\": [\"CREATE\"], \"scope\": \"Namespaced\"}],"

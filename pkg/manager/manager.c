@@ -17,6 +17,10 @@
 #define TICK_MS 1000
 #define TRIM_BYTES (512 * 1024)
 
+/* Answering reviews takes microseconds, but finding a place for a Pod waits for the API server: as many Pods share one
+ * reservation, and others are not held up. */
+#define WAITING_THREADS 8
+
 static bool
 offline (const struct manager *m)
 {
@@ -99,6 +103,7 @@ start_webhook (struct manager *m, const char *namespace, struct error *err)
     .bind_address = m->options->webhook_address,
     .routes = m->routes,
     .nroutes = HOOK_KIND_MAX,
+    .threads = m->client != NULL ? WAITING_THREADS : 0,
     .strict = m->options->strict,
   };
   int ret = certs_new (&m->certs, m->options, namespace, err);
@@ -110,7 +115,7 @@ start_webhook (struct manager *m, const char *namespace, struct error *err)
 }
 
 static int
-start_client (struct manager *m, struct error *err)
+start_client (struct manager *m, const char *namespace, struct error *err)
 {
   const struct kube_client_options options = {
     .user_agent = MANAGER_NAME "/" VERSION,
@@ -118,7 +123,11 @@ start_client (struct manager *m, struct error *err)
     .burst = (int) (m->options->burst > 0 ? m->options->burst : (int64_t) (m->options->qps * 2)),
   };
 
-  return kube_client_new (&m->client, &m->config, &options, err);
+  int ret = kube_client_new (&m->client, &m->config, &options, err);
+
+  if (ret == 0)
+    m->policy.allocator = admission_allocator_new (m->client, namespace, m->options->reservation_ms);
+  return ret;
 }
 
 static void
@@ -208,10 +217,10 @@ start (struct manager *m, struct error *err)
   namespace = namespace != NULL ? namespace : "default";
   set_policies (m);
   ret = health_start (m, err);
+  if (ret == 0 && !offline (m))
+    ret = start_client (m, namespace, err);
   if (ret == 0 && o->enable_webhook)
     ret = start_webhook (m, namespace, err);
-  if (ret == 0 && !offline (m))
-    ret = start_client (m, err);
   if (ret < 0)
     return ret;
   log_start (m);
@@ -243,6 +252,7 @@ stop (struct manager *m)
   kube_events_free (m->events);
   status_server_stop (m->status);
   certs_free (m->certs);
+  admission_allocator_free (m->policy.allocator);
   kube_client_free (m->client);
   kube_config_free (&m->config);
   free (m->identity);

@@ -27,6 +27,7 @@ struct manager_options
   const char *webhook_config, *webhook_service; /* names */
   const char *cert_secret;                      /* "": the certificate is kept in memory */
   bool strict;
+  int64_t reservation_ms;
 
   const char *metrics_address, *health_address; /* "0": off */
 

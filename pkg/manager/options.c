@@ -36,6 +36,11 @@ static const struct flag flags[] = {
     "Deny, instead of admit with a warning, TPU Pods that are wrong or cannot be placed, and what we fail on.", NULL, 0,
     0, NULL },
 
+  { "place-reservation", &flag_duration, FIELD (reservation_ms), "90s",
+    "How long a place in a TPU slice is kept for a Pod of a KubeRay without index labels that was admitted and\n"
+    "        has not been seen yet. Longer than the API server takes for a request, which is a minute.",
+    NULL, 1000, DAY_MS, NULL },
+
   { "metrics-bind-address", &flag_address_or_off, FIELD (metrics_address), ":8080", "Where /metrics is; 0: nowhere.",
     NULL, 0, 0, NULL },
   { "health-bind-address", &flag_address_or_off, FIELD (health_address), ":8082",

@@ -19,7 +19,7 @@
 
 /* Answering reviews takes microseconds, but finding a place for a Pod waits for the API server: as many Pods share one
  * reservation, and others are not held up. */
-#define WAITING_THREADS 8
+#define WAITING_THREADS 16
 
 static bool
 offline (const struct manager *m)
@@ -117,16 +117,19 @@ start_webhook (struct manager *m, const char *namespace, struct error *err)
 static int
 start_client (struct manager *m, const char *namespace, struct error *err)
 {
-  const struct kube_client_options options = {
+  struct kube_client_options options = {
     .user_agent = MANAGER_NAME "/" VERSION,
     .qps = m->options->qps,
     .burst = (int) (m->options->burst > 0 ? m->options->burst : (int64_t) (m->options->qps * 2)),
   };
-
   int ret = kube_client_new (&m->client, &m->config, &options, err);
 
+  if (ret < 0 || !m->options->enable_webhook)
+    return ret;
+  options.http1 = true;
+  ret = kube_client_new (&m->place_client, &m->config, &options, err);
   if (ret == 0)
-    m->policy.allocator = admission_allocator_new (m->client, namespace, m->options->reservation_ms);
+    m->policy.allocator = admission_allocator_new (m->place_client, namespace, m->options->reservation_ms);
   return ret;
 }
 
@@ -253,6 +256,7 @@ stop (struct manager *m)
   status_server_stop (m->status);
   certs_free (m->certs);
   admission_allocator_free (m->policy.allocator);
+  kube_client_free (m->place_client);
   kube_client_free (m->client);
   kube_config_free (&m->config);
   free (m->identity);

@@ -32,7 +32,7 @@ struct waiter
   bool taken; /* out of the line, into the batch under way */
   bool done;
   int ret;
-  struct place place;
+  struct place_entry got;
   struct error err;
 };
 
@@ -200,10 +200,13 @@ note_pod (struct book *b, const cJSON *pod)
   const struct place place = { index_of (pod, RAY_LABEL_REPLICA_INDEX, TPU_ANNOTATION_REPLICA_INDEX),
                                index_of (pod, RAY_LABEL_HOST_INDEX, TPU_ANNOTATION_HOST_INDEX) };
   const char *phase = json_str (pod, "status", "phase");
+  const char *until = json_str (pod, "metadata", "annotations", ADMISSION_ANNOTATION_RESERVED_UNTIL);
+  int64_t until_ms = 0;
   bool leaving = json_str (pod, "metadata", "deletionTimestamp") != NULL || text_eq (phase, "Failed")
                  || text_eq (phase, "Succeeded");
 
-  places_note (&b->places, place, leaving ? PLACE_LEAVING : PLACE_LIVE, 0);
+  text_to_int (log_nonnull (until), 0, INT64_MAX, &until_ms);
+  places_note (&b->places, place, leaving ? PLACE_LEAVING : PLACE_LIVE, until_ms);
 }
 
 static char *
@@ -383,7 +386,7 @@ take_places (struct book *b, struct waiter *batch, bool dry_run)
     {
       if (w->request->dry_run != dry_run)
         continue;
-      w->ret = places_take (&b->places, expires_ms, &w->place);
+      w->ret = places_take (&b->places, expires_ms, &w->got);
       if (w->ret == -EAGAIN)
         error_set (&w->err, EAGAIN,
                    "all %" PRId64 " TPU slices of group %s of RayCluster %s are full; some of the places are held by "
@@ -584,7 +587,7 @@ stand_in_line (struct admission_allocator *a, struct group *g, struct waiter *me
 
 int
 admission_allocate (struct admission_allocator *a, const struct admission_request *request,
-                    const struct tpu_place_need *need, struct place *out, struct error *err)
+                    const struct tpu_place_need *need, struct place_entry *out, struct error *err)
 {
   struct waiter me = { .request = request, .need = need, .deadline_ms = clock_mono_ms () + ADMISSION_PLACE_TIMEOUT_MS };
   cleanup_free char *key = NULL;
@@ -601,7 +604,7 @@ admission_allocate (struct admission_allocator *a, const struct admission_reques
   stand_in_line (a, g, &me);
   leave (a, g);
   pthread_mutex_unlock (&a->lock);
-  *out = me.place;
+  *out = me.got;
   if (me.ret < 0)
     *err = me.err;
   return me.ret;

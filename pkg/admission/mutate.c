@@ -80,16 +80,18 @@ annotate (cJSON *patch, const char *key, int64_t value)
   json_patch_op (patch, "add", cJSON_CreateString (text), "metadata", "annotations", key);
 }
 
-/* The annotations that tell a pod's place to tpu_inject, and to whoever looks for free places later. */
+/* The annotations that tell a pod's place to tpu_inject, and its place and reservation to whoever looks for free places
+ * later. */
 static cJSON *
-annotations_of (const cJSON *pod, const struct place *place)
+annotations_of (const cJSON *pod, const struct place_entry *got)
 {
   cJSON *patch = cJSON_CreateArray ();
 
   if (!cJSON_IsObject (json_get (pod, "metadata", "annotations")))
     json_patch_op (patch, "add", cJSON_CreateObject (), "metadata", "annotations");
-  annotate (patch, TPU_ANNOTATION_REPLICA_INDEX, place->replica);
-  annotate (patch, TPU_ANNOTATION_HOST_INDEX, place->host);
+  annotate (patch, TPU_ANNOTATION_REPLICA_INDEX, got->place.replica);
+  annotate (patch, TPU_ANNOTATION_HOST_INDEX, got->place.host);
+  annotate (patch, ADMISSION_ANNOTATION_RESERVED_UNTIL, got->expires_ms);
   return patch;
 }
 
@@ -111,13 +113,13 @@ find_place (const struct admission_policy *policy, const struct admission_reques
             struct admission_verdict *verdict, cJSON **annotations, struct error *err)
 {
   struct tpu_place_need need;
-  struct place place;
+  struct place_entry got;
   struct error why = { "" };
   int ret;
 
   if (policy->allocator == NULL || tpu_place_needed (&need, request->object, &policy->tpu, NULL) <= 0)
     return 0; /* what is wrong with it tpu_inject says */
-  ret = admission_allocate (policy->allocator, request, &need, &place, &why);
+  ret = admission_allocate (policy->allocator, request, &need, &got, &why);
   if (ret == -EAGAIN)
     return refuse_for_now (request, verdict, &why);
   if (ret == -ENOSPC)
@@ -127,7 +129,7 @@ find_place (const struct admission_policy *policy, const struct admission_reques
     }
   if (ret < 0)
     return error_set (err, -ret, "%s", why.message);
-  *annotations = annotations_of (request->object, &place);
+  *annotations = annotations_of (request->object, &got);
   return 1;
 }
 

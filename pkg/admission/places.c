@@ -39,6 +39,18 @@ find (const struct places *places, struct place place)
   return low;
 }
 
+/* Two know of a place: what holds it more firmly counts. */
+static void
+merge (struct place_entry *e, enum place_holder holder, int64_t expires_ms)
+{
+  bool used_up = e->expires_ms == expires_ms && e->holder != PLACE_LIVE && holder != PLACE_LIVE && holder != e->holder;
+
+  if (used_up)
+    e->holder = PLACE_LEAVING;
+  else if (holder >= e->holder)
+    *e = (struct place_entry){ e->place, holder, expires_ms };
+}
+
 void
 places_note (struct places *places, struct place place, enum place_holder holder, int64_t expires_ms)
 {
@@ -49,9 +61,7 @@ places_note (struct places *places, struct place place, enum place_holder holder
   i = find (places, place);
   if (i < places->count && compare (places->entries[i].place, place) == 0)
     {
-      /* Two know of it: what holds it more firmly counts. */
-      if (holder >= places->entries[i].holder)
-        places->entries[i] = (struct place_entry){ place, holder, expires_ms };
+      merge (&places->entries[i], holder, expires_ms);
       return;
     }
   places->entries = xgrow (places->entries, places->count, &places->capacity, sizeof (*places->entries));
@@ -145,13 +155,22 @@ choose (const struct places *places, struct place *out)
 }
 
 int
-places_take (struct places *places, int64_t expires_ms, struct place *out)
+places_take (struct places *places, int64_t expires_ms, struct place_entry *out)
 {
-  int ret = choose (places, out);
+  size_t i;
+  int ret;
 
-  if (ret == 0)
-    places_note (places, *out, PLACE_RESERVED, expires_ms);
-  return ret;
+  *out = (struct place_entry){ .holder = PLACE_RESERVED, .expires_ms = expires_ms };
+  ret = choose (places, &out->place);
+  if (ret < 0)
+    return ret;
+  i = find (places, out->place);
+  /* Not the moment of the pod that leaves, or this reservation would be taken for its. */
+  if (i < places->count && compare (places->entries[i].place, out->place) == 0
+      && places->entries[i].expires_ms >= expires_ms)
+    out->expires_ms = places->entries[i].expires_ms + 1;
+  places_note (places, out->place, PLACE_RESERVED, out->expires_ms);
+  return 0;
 }
 
 /* ---- text ---- */

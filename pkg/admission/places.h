@@ -24,7 +24,7 @@ struct place_entry
 {
   struct place place;
   enum place_holder holder;
-  int64_t expires_ms; /* wall clock; of reservations */
+  int64_t expires_ms; /* wall clock; of reservations, and of the one that a leaving pod came with */
 };
 
 /* Zero-initialise but for the first two. */
@@ -39,13 +39,16 @@ struct places
 void places_free (struct places *places);
 #define cleanup_places __attribute__ ((cleanup (places_free)))
 
-/* Takes note of an entry. Those beyond a slice's hosts, left over from another topology, are ignored. */
+/* Takes note of an entry. Those beyond a slice's hosts, left over from another topology, are ignored. A reservation is
+ * used up when a pod is there, also when it is the one that leaves: the two are told to belong together by the moment
+ * of expiry, else the reservation is that of the leaving pod's successor. */
 void places_note (struct places *places, struct place place, enum place_holder holder, int64_t expires_ms);
 
-/* Takes the place for the next pod, as reserved until expires_ms: a missing host of the first slice that is begun, else
- * host 0 of a new slice. So slices are completed before others are begun, and a pod that takes over from another gets
- * its place. -EAGAIN when no place is left, but a reservation may yet expire; -ENOSPC when all are taken by pods. */
-int places_take (struct places *places, int64_t expires_ms, struct place *out);
+/* Takes the place for the next pod, as reserved until expires_ms (or a moment later, see above): a missing host of the
+ * first slice that is begun, else host 0 of a new slice. So slices are completed before others are begun, and a pod
+ * that takes over from another gets its place. -EAGAIN when no place is left, but a reservation may yet expire; -ENOSPC
+ * when all are taken by pods. */
+int places_take (struct places *places, int64_t expires_ms, struct place_entry *out);
 
 /* The reservations as text, and back: "{"0.3":1790000000000}", replica and host to expiry. What pods have taken up, and
  * what had expired at now_ms, is left out. Text that is none of ours is -EINVAL. */

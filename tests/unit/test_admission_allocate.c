@@ -212,9 +212,13 @@ allocate (struct replica *r, const cJSON *pod, bool dry_run, struct place *place
 {
   const struct admission_request request = { .namespace = "ml", .object = pod, .dry_run = dry_run };
   struct tpu_place_need need;
+  struct place_entry got = { .expires_ms = 0 };
+  int ret;
 
   assert_int_equal (tpu_place_needed (&need, pod, NULL, NULL), 1);
-  return admission_allocate (r->allocator, &request, &need, place, err);
+  ret = admission_allocate (r->allocator, &request, &need, &got, err);
+  *place = got.place;
+  return ret;
 }
 
 static int
@@ -475,6 +479,33 @@ the_pod_is_told_its_place_and_keeps_it (void **state)
 }
 
 static void
+a_pod_that_fails_at_once_leaves_no_reservation_behind (void **state)
+{
+  struct world *w = *state;
+  cleanup_replica struct replica r = replica_start (w, 60000);
+  cleanup_json cJSON *next = make_worker (), *late = make_worker ();
+  cleanup_verdict struct admission_verdict v = { 0 }, full = { 0 };
+  struct error err = { "" };
+
+  for (int host = 0; host < 4; host++)
+    {
+      cJSON *pod = make_worker ();
+      cleanup_verdict struct admission_verdict own = { 0 };
+
+      assert_int_equal (mutate (&r, pod, false, &own, &err), 0);
+      assert_int_equal (json_patch_apply (pod, own.patch, &err), 0);
+      store_pod (w, pod);
+    }
+  json_set_str (json_obj (cJSON_GetArrayItem (w->pods, 3), "status"), "phase", "Failed");
+  assert_int_equal (mutate (&r, next, false, &v, &err), 0);
+  assert_true (v.allowed);
+  assert_int_equal (json_patch_apply (next, v.patch, &err), 0);
+  assert_string_equal (env_of (next, "TPU_WORKER_ID"), "3");
+  assert_int_equal (mutate (&r, late, false, &full, &err), 0);
+  assert_false (full.allowed); /* the successor's reservation is another */
+}
+
+static void
 a_pod_that_finds_no_place (void **state)
 {
   struct world *w = *state;
@@ -519,6 +550,7 @@ main (void)
     cmocka_unit_test_setup_teardown (missing_rights_are_no_reason_to_try_again, begin, end),
     cmocka_unit_test_setup_teardown (old_leases_are_swept, begin, end),
     cmocka_unit_test_setup_teardown (the_pod_is_told_its_place_and_keeps_it, begin, end),
+    cmocka_unit_test_setup_teardown (a_pod_that_fails_at_once_leaves_no_reservation_behind, begin, end),
     cmocka_unit_test_setup_teardown (a_pod_that_finds_no_place, begin, end),
   };
 

@@ -3,7 +3,8 @@
 
 #include "admission/places.h"
 
-/* A book from text: "0.0L 0.1R 1.0X" are a live pod, a reservation until 1000 and a leaving pod. */
+/* A book from text: "0.0L 0.1R 1.0X 1.1r" are a live pod, a reservation until 1000, a pod that leaves and came
+ * with one until 1000, and a reservation until 1500. */
 static struct places
 book (int64_t hosts, int64_t replicas, const char *entries)
 {
@@ -13,9 +14,9 @@ book (int64_t hosts, int64_t replicas, const char *entries)
 
   while (sscanf (entries, " %d.%d%c%n", &replica, &host, &holder, &used) == 3)
     {
-      enum place_holder kind = holder == 'L' ? PLACE_LIVE : holder == 'R' ? PLACE_RESERVED : PLACE_LEAVING;
+      enum place_holder kind = holder == 'L' ? PLACE_LIVE : holder == 'X' ? PLACE_LEAVING : PLACE_RESERVED;
 
-      places_note (&p, (struct place){ replica, host }, kind, 1000);
+      places_note (&p, (struct place){ replica, host }, kind, holder == 'r' ? 1500 : 1000);
       entries += used;
     }
   return p;
@@ -48,7 +49,9 @@ the_next_place (void **state)
     { "without a limit", 2, -1, "0.0L 0.1X", "0.1 1.0 1.1 2.0" },
     { "hosts beyond the slice are another topology's", 2, 1, "0.2L 0.3L", "0.0 0.1 again" },
     { "twice the same place: the pod counts", 2, 1, "0.0R 0.0L 0.1L 0.1R", "full" },
-    { "a reservation for a place whose pod leaves", 2, 1, "0.0L 0.1X 0.1R", "again" },
+    { "a reservation whose own pod leaves is used up", 2, 1, "0.0L 0.1R 0.1X", "0.1 again" },
+    { "in whatever order they are found", 2, 1, "0.0L 0.1X 0.1R", "0.1 again" },
+    { "one for the successor of the pod that leaves", 2, 1, "0.0L 0.1X 0.1r", "again" },
   };
 
   (void) state;
@@ -60,11 +63,11 @@ the_next_place (void **state)
 
       for (char *word = strtok_r (words, " ", &rest); word != NULL; word = strtok_r (NULL, " ", &rest))
         {
-          struct place got = { -1, -1 };
+          struct place_entry got;
           int ret = places_take (&p, 2000, &got);
           char text[48];
 
-          snprintf (text, sizeof (text), "%d.%d", (int) got.replica, (int) got.host);
+          snprintf (text, sizeof (text), "%d.%d", (int) got.place.replica, (int) got.place.host);
           if (!text_eq (word, ret == -EAGAIN ? "again" : ret == -ENOSPC ? "full" : text))
             fail_msg ("%s: got %s (%d), expected %s", cases[i].name, text, ret, word);
         }
@@ -76,10 +79,10 @@ reservations_are_kept_and_pods_are_not (void **state)
 {
   cleanup_places struct places p = book (4, 2, "0.0L 0.1R 0.2X 1.3R 1.3L"), again = { .hosts = 4, .replicas = 2 };
   cleanup_free char *text = NULL, *second = NULL;
-  struct place place;
+  struct place_entry got;
 
   (void) state;
-  assert_int_equal (places_take (&p, 2000, &place), 0);
+  assert_int_equal (places_take (&p, 2000, &got), 0);
   text = places_print (&p);
   assert_string_equal (text, "{\"0.1\":1000,\"0.3\":2000}");
   assert_int_equal (places_read (&again, text, 1000, NULL), 0); /* what expires now is gone */
@@ -129,7 +132,7 @@ no_history_gives_a_place_twice (void **state)
       for (int step = 0; step < 300; step++)
         {
           cleanup_places struct places p = { .hosts = hosts, .replicas = replicas };
-          struct place place;
+          struct place_entry got;
           int victim = rand_r (&r) % total, ret;
 
           if (rand_r (&r) % 3 == 0)
@@ -142,16 +145,16 @@ no_history_gives_a_place_twice (void **state)
             if (taken[i])
               places_note (&p, (struct place){ i / hosts, i % hosts }, rand_r (&r) % 2 ? PLACE_LIVE : PLACE_RESERVED,
                            1);
-          ret = places_take (&p, 1, &place);
+          ret = places_take (&p, 1, &got);
           if (there == total)
             {
               assert_true (ret == -EAGAIN || ret == -ENOSPC);
               continue;
             }
           assert_int_equal (ret, 0);
-          assert_in_range (place.replica, 0, replicas - 1);
-          assert_false (taken[place.replica * hosts + place.host]);
-          taken[place.replica * hosts + place.host] = true;
+          assert_in_range (got.place.replica, 0, replicas - 1);
+          assert_false (taken[got.place.replica * hosts + got.place.host]);
+          taken[got.place.replica * hosts + got.place.host] = true;
           there++;
         }
       free (taken);

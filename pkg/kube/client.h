@@ -99,6 +99,7 @@ struct kube_client_stats
   int64_t in_flight;
 };
 void kube_client_stats (struct kube_client *client, struct kube_client_stats *stats);
+void kube_client_stats_add (struct kube_client_stats *sum, const struct kube_client_stats *other);
 const char *kube_verb_name (enum kube_verb verb); /* "get", "create", "update", "delete", "patch", ... */
 
 /* Escapes text for use in a path or query value. Owned by the caller. */

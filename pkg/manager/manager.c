@@ -150,12 +150,12 @@ start_client (struct manager *m, const char *namespace, struct error *err)
   };
   int ret = kube_client_new (&m->client, &m->config, &options, err);
 
-  if (ret < 0 || !m->options->enable_webhook)
+  if (ret < 0)
     return ret;
   options.http1 = true;
-  ret = kube_client_new (&m->place_client, &m->config, &options, err);
-  if (ret == 0)
-    m->policy.allocator = admission_allocator_new (m->place_client, namespace, m->options->reservation_ms);
+  ret = kube_client_new (&m->bulk_client, &m->config, &options, err);
+  if (ret == 0 && m->options->enable_webhook)
+    m->policy.allocator = admission_allocator_new (m->bulk_client, namespace, m->options->reservation_ms);
   return ret;
 }
 
@@ -165,6 +165,7 @@ start_controller (struct manager *m)
   const struct manager_options *o = m->options;
   struct controller_options options = {
     .client = m->client,
+    .watch_client = m->bulk_client,
     .namespaces = (const char *const *) o->namespaces,
     .nnamespaces = o->nnamespaces,
     .workers = (int) o->workers,
@@ -298,7 +299,7 @@ stop (struct manager *m)
   status_server_stop (m->status);
   certs_free (m->certs);
   admission_allocator_free (m->policy.allocator);
-  kube_client_free (m->place_client);
+  kube_client_free (m->bulk_client);
   kube_client_free (m->client);
   kube_config_free (&m->config);
   free (m->identity);

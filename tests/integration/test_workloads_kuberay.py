@@ -115,6 +115,30 @@ def test_without_labels_hosts_are_replaced_and_slices_added(cluster, namespace, 
     assert_ray_slices(workers_of(cluster, namespace, "ray", 12), "ray", "v6e", 3)
 
 
+def reserved(cluster, ns):
+    """What the Leases of the operators hold for this namespace."""
+    leases = cluster.get_json("leases", ns="kube-system", selector="ray-tpu-operator/places")
+    own = [lease["metadata"] for lease in leases if f".{ns}." in lease["metadata"]["name"]]
+    return [metadata["annotations"]["ray-tpu-operator/reserved-places"] for metadata in own]
+
+
+def test_without_labels_a_failed_host_gives_its_place_to_the_next(cluster, namespace, operator, start_kuberay):
+    start_kuberay(namespace, **GATE_OFF)
+    RayCluster.create(cluster, namespace, raycluster("ray", tpu_group()))
+    pods = workers_of(cluster, namespace, "ray", 4)
+    victim = next(p for p in pods if place_of(p) == (0, 3))["metadata"]
+    # No kubelet is faster than that; and a Pod that fails is deleted at once, with what it could tell.
+    wait_until(lambda: reserved(cluster, namespace) == ["{}"], "the reservations are confirmed")
+    cluster.set_pod_status(namespace, victim["name"], phase="Failed")
+
+    def replaced():
+        pods = cluster.get_json("pods", ns=namespace, selector=f"{CLUSTER}=ray,{NODE_TYPE}=worker")
+        live = [p for p in pods if "deletionTimestamp" not in p["metadata"] and p["metadata"]["uid"] != victim["uid"]]
+        return live if len(live) == 4 else None
+
+    assert_ray_slices(wait_until(replaced, "another host 3", timeout=60), "ray", "v6e", 1)
+
+
 # --- many Pods at the same time, two replicas of the webhook
 
 
@@ -209,5 +233,4 @@ def test_a_dry_run_reserves_nothing(cluster, namespace, operator):
         pod = cluster.api.post(pods, worker("ray"), dryRun="All")
         wanted = expected_environment([f"v6e-0-{i}.ray-headless" for i in range(4)], 0, "v6e-0")
         assert {k: env_values(pod)[k] for k in wanted} == wanted
-    leases = cluster.get_json("leases", ns="kube-system", selector="ray-tpu-operator/places")
-    assert not [lease for lease in leases if namespace in lease["metadata"]["name"]]
+    assert reserved(cluster, namespace) == []

@@ -431,6 +431,38 @@ old_leases_are_swept (void **state)
   assert_non_null (find_lease (w, "places.ml.c.g." CLUSTER_UID));
 }
 
+static bool
+nothing_is_reserved (struct world *w)
+{
+  bool empty;
+
+  pthread_mutex_lock (&w->lock);
+  empty = text_eq (json_str (w->leases->child, "metadata", "annotations", "ray-tpu-operator/reserved-places"), "{}");
+  pthread_mutex_unlock (&w->lock);
+  return empty;
+}
+
+static void
+a_pod_that_came_and_went_leaves_no_reservation_behind (void **state)
+{
+  struct world *w = *state;
+  cleanup_replica struct replica r = replica_start (w, 60000);
+  struct error err = { "" };
+  struct place place;
+
+  for (int host = 0; host < 4; host++)
+    {
+      assert_int_equal (allocate_one (&r, false, &place, &err), 0);
+      settle (w, &place);
+    }
+  wait_for (nothing_is_reserved (w));
+  pthread_mutex_lock (&w->lock);
+  cJSON_DeleteItemFromArray (w->pods, 1);
+  pthread_mutex_unlock (&w->lock);
+  assert_int_equal (allocate_one (&r, false, &place, &err), 0);
+  assert_place (place, 0, 1);
+}
+
 /* ---- the handler ---- */
 
 static int
@@ -549,6 +581,7 @@ main (void)
     cmocka_unit_test_setup_teardown (without_a_raycluster_there_is_no_limit, begin, end),
     cmocka_unit_test_setup_teardown (missing_rights_are_no_reason_to_try_again, begin, end),
     cmocka_unit_test_setup_teardown (old_leases_are_swept, begin, end),
+    cmocka_unit_test_setup_teardown (a_pod_that_came_and_went_leaves_no_reservation_behind, begin, end),
     cmocka_unit_test_setup_teardown (the_pod_is_told_its_place_and_keeps_it, begin, end),
     cmocka_unit_test_setup_teardown (a_pod_that_fails_at_once_leaves_no_reservation_behind, begin, end),
     cmocka_unit_test_setup_teardown (a_pod_that_finds_no_place, begin, end),

@@ -166,10 +166,11 @@ controller_stop (struct controller *c)
     return;
   controller_deactivate (c);
   kube_queue_shutdown (c->queue);
-  controller_stop_sources (c);
+  /* A pass that has a request in flight hands its answer to a source, so the sources go after the workers. */
   for (int i = 0; i < c->nthreads; i++)
     pthread_join (c->threads[i], NULL);
   free (c->threads);
+  controller_stop_sources (c);
   kube_queue_free (c->queue);
   cache_free (c->cache);
   kube_selector_free (c->selector);

@@ -162,7 +162,7 @@ start_controller (struct manager *m)
     .plan = ray_default_plan_options,
   };
 
-  m->events = kube_events_new (m->client, MANAGER_NAME, m->identity);
+  m->events = kube_events_new (m->client, EVENT_SOURCE, m->identity);
   options.events = m->events;
   options.plan.terminating_timeout_ms = o->terminating_timeout_ms;
   options.plan.random_delete = o->random_delete;

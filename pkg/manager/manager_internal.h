@@ -10,7 +10,9 @@
 #include "manager/manager.h"
 #include "pki/pki.h"
 
-#define MANAGER_NAME "ray-tpu-operator" /* user agent, managed-by label, event source */
+#define MANAGER_NAME "ray-tpu-operator" /* user agent and managed-by label */
+/* Who Events say they come from: KubeRay's name, which dashboards and alerts look for (facts/kuberay.md §5.2). */
+#define EVENT_SOURCE "raycluster-controller"
 
 /* What the listener serves. */
 enum manager_route

@@ -107,6 +107,15 @@ def operator(cluster, namespace, start_operator):
     return start_operator(cluster, watch_namespaces=[namespace])
 
 
+@contextlib.contextmanager
+def shared_controller(cluster, request, directory, *flags, **options):
+    """Yields a namespace with an operator without webhook, for a fixture that many quick tests use together."""
+    with namespaces(cluster, request) as make, operators(request, directory) as start:
+        namespace = make()
+        start(cluster, *flags, webhook=False, watch_namespaces=[namespace], **options)
+        yield namespace
+
+
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
     """Shows the ends of the operators' logs with a failed test."""

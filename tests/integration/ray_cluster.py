@@ -1,6 +1,6 @@
 """RayClusters as the tests make and see them.
 
-    tutorial, raycluster, tpu_group   manifests
+    tutorial, raycluster, tpu_group, cpu_group   manifests
     RayCluster                        one RayCluster on the control plane: what it consists of, how it is doing
     watch_pods                        records what happens to its Pods, and asserts what must hold at every moment
 """
@@ -48,6 +48,13 @@ def tpu_group(name="v6e", topology="4x4", hosts=4, replicas=1, **fields):
     container = {"name": "ray-worker", "image": IMAGE, "resources": resources(cpu="1", tpu="4")}
     selector = {ACCELERATOR: "tpu-v6e-slice", TOPOLOGY: topology}
     template = {"spec": {"containers": [container], "nodeSelector": selector}}
+    return {"groupName": name, "replicas": replicas, "numOfHosts": hosts, "template": template} | fields
+
+
+def cpu_group(name="cpu", hosts=1, replicas=1, **fields):
+    """A worker group without accelerators."""
+    container = {"name": "ray-worker", "image": IMAGE, "resources": resources(cpu="1")}
+    template = {"spec": {"containers": [container]}}
     return {"groupName": name, "replicas": replicas, "numOfHosts": hosts, "template": template} | fields
 
 
@@ -163,6 +170,11 @@ class RayCluster:
 
         return wait_until(seen, f"event {reason} of {self.ns}/{self.name}", timeout)
 
+    def wait_seen(self, timeout=30.0):
+        """Waits until the operator has acted on the spec as it is now; returns the status that says so."""
+        generation = self.get()["metadata"]["generation"]
+        return self.wait_status(f"of generation {generation}", timeout, observedGeneration=generation)
+
     def run(self):
         """Makes its Pods Running and ready, and waits until the status says ready of just these."""
         self.cluster.run_pods(self.ns, f"{CLUSTER}={self.name}")
@@ -202,9 +214,9 @@ def uids(pods):
 
 
 def place(pod):
-    """(group, replica index, host index): which host of which slice it is."""
+    """(group, replica index, host index): which host of which slice it is. Index -1: made by KubeRay before 1.6."""
     labels = labels_of(pod)
-    return labels[GROUP], int(labels[REPLICA_INDEX]), int(labels.get(HOST_INDEX, 0))
+    return labels[GROUP], int(labels.get(REPLICA_INDEX, -1)), int(labels.get(HOST_INDEX, 0))
 
 
 def env_of(pod, container=0):

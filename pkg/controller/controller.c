@@ -116,6 +116,8 @@ controller_new (const struct controller_options *options)
   struct controller *c = xcalloc (1, sizeof (*c));
 
   c->options = *options;
+  if (options->selector != NULL)
+    kube_selector_parse (&c->selector, options->selector, NULL);
   pthread_mutex_init (&c->stats_lock, NULL);
   c->cache = cache_new ();
   cache_on_change (c->cache, on_change, c);
@@ -174,6 +176,7 @@ controller_stop (struct controller *c)
   controller_stop_sources (c);
   kube_queue_free (c->queue);
   cache_free (c->cache);
+  kube_selector_free (c->selector);
   pthread_mutex_destroy (&c->stats_lock);
   free (c);
 }

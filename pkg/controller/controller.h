@@ -16,7 +16,9 @@ struct controller_options
   struct kube_events *events;       /* may be NULL: no events */
   const char *const *namespaces;    /* watched namespaces; none: all */
   size_t nnamespaces;
-  int workers; /* reconcile threads; 0: 4 */
+  const char *selector; /* RayClusters with these labels (kube/selector.h; checked); NULL or "": all */
+  int workers;          /* reconcile threads; 0: 4 */
+  int64_t resync_ms;    /* a cluster is looked at this often even if nothing happens; 0: 300 s */
   struct ray_options ray;
   struct ray_plan_options plan;
 };

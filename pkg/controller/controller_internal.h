@@ -102,6 +102,7 @@ struct source; /* a cache_source with its informer */
 struct controller
 {
   struct controller_options options;
+  struct kube_selector *selector; /* of RayClusters; NULL: all */
   struct cache *cache;
   struct kube_queue *queue;
   struct source *sources;

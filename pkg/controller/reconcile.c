@@ -142,6 +142,14 @@ update_status (struct pass *p)
     write_status (p, patch);
 }
 
+static int64_t
+resync_ms (const struct pass *p)
+{
+  int64_t wanted = p->c->options.resync_ms > 0 ? p->c->options.resync_ms : RESYNC_READY_MS;
+
+  return p->ready || wanted < RESYNC_PROVISIONING_MS ? wanted : RESYNC_PROVISIONING_MS;
+}
+
 /* What happens to the key next. */
 static enum controller_result
 schedule (struct pass *p)
@@ -168,7 +176,7 @@ schedule (struct pass *p)
     kube_queue_add_after (queue, p->key, p->children.requeue_ms);
   if (p->problems.count > 0)
     return CONTROLLER_INVALID;
-  kube_queue_add_after (queue, p->key, p->ready ? RESYNC_READY_MS : RESYNC_PROVISIONING_MS);
+  kube_queue_add_after (queue, p->key, resync_ms (p));
   if (failed)
     return CONTROLLER_FAILED;
   return p->applied.unfinished || p->applied.conflict ? CONTROLLER_REQUEUED : CONTROLLER_OK;

@@ -96,8 +96,10 @@ start_source (struct source *s)
   const struct controller_options *o = &s->controller->options;
   cleanup_free char *path = s->namespace ? xasprintf ("%s/namespaces/%s/%s", watch->prefix, s->namespace, watch->plural)
                                          : xasprintf ("%s/%s", watch->prefix, watch->plural);
+  const char *selector
+      = watch->kind == CACHE_CLUSTER && s->controller->selector != NULL ? o->selector : watch->selector;
   struct kube_informer_options options
-      = { .path = path, .label_selector = watch->selector, .name = watch->name, .transient = true };
+      = { .path = path, .label_selector = selector, .name = watch->name, .transient = true };
   struct kube_informer_handler handler = {
     .upsert = on_upsert,
     .remove = on_remove,
@@ -188,13 +190,25 @@ watches_object (const struct cache_source *s, enum cache_kind kind, enum ray_chi
          && (s->label == NULL || json_get (object, "metadata", "labels", s->label) != NULL);
 }
 
+/* A RayCluster that lost its labels while a write to it was under way: the watch reports that as a deletion of an older
+ * version than the one in the answer, so it must not be taken back. */
+static bool
+is_let_go (const struct controller *c, enum cache_kind kind, const cJSON *object)
+{
+  return kind == CACHE_CLUSTER && !kube_selector_matches (c->selector, json_get (object, "metadata", "labels"));
+}
+
 static void
 observe (struct controller *c, enum cache_kind kind, enum ray_child_kind child, const cJSON *object)
 {
   for (size_t i = 0; i < c->nsources; i++)
     if (watches_object (&c->sources[i].cache_source, kind, child, object))
       {
-        cache_observe (c->cache, &c->sources[i].cache_source, object);
+        if (is_let_go (c, kind, object))
+          cache_remove (c->cache, &c->sources[i].cache_source, object,
+                        strtoull (log_nonnull (json_str (object, "metadata", "resourceVersion")), NULL, 10));
+        else
+          cache_observe (c->cache, &c->sources[i].cache_source, object);
         return;
       }
 }

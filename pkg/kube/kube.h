@@ -7,6 +7,7 @@
 #include "kube/config.h"
 #include "kube/client.h"
 #include "kube/informer.h"
+#include "kube/selector.h"
 #include "kube/queue.h"
 #include "kube/lease.h"
 #include "kube/events.h"

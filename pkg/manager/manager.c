@@ -168,7 +168,9 @@ start_controller (struct manager *m)
     .watch_client = m->bulk_client,
     .namespaces = (const char *const *) o->namespaces,
     .nnamespaces = o->nnamespaces,
+    .selector = o->selector,
     .workers = (int) o->workers,
+    .resync_ms = o->resync_ms,
     .ray = m->ray,
     .plan = ray_default_plan_options,
   };
@@ -177,6 +179,7 @@ start_controller (struct manager *m)
   options.events = m->events;
   options.plan.terminating_timeout_ms = o->terminating_timeout_ms;
   options.plan.random_delete = o->random_delete;
+  options.plan.fixed_head_name = o->fixed_head_name;
   m->controller = controller_start (&options);
 }
 
@@ -210,7 +213,7 @@ look_for_rivals (struct manager *m, const char *namespace)
   const struct rivals_options options = {
     .client = m->client,
     .own_namespace = o->leader_elect && text_eq (o->lease_name, RIVAL_LEASE) ? lease_namespace : NULL,
-    .split = o->nnamespaces > 0,
+    .split = o->nnamespaces > 0 || o->selector[0] != '\0',
   };
 
   m->rivals = rivals_start (&options);

@@ -39,10 +39,11 @@ struct manager_options
 
   char **namespaces; /* watched; none: all. Owned */
   size_t nnamespaces;
-  int64_t workers;
+  const char *selector; /* of RayClusters; "": all */
+  int64_t workers, resync_ms;
   int64_t terminating_timeout_ms;
   const char *cluster_domain;
-  bool init_container, probes, login_shell, head_cluster_ip, random_delete, redis_cleanup;
+  bool init_container, probes, login_shell, head_cluster_ip, random_delete, redis_cleanup, fixed_head_name;
   const char *config_file; /* "": none */
   struct cJSON *config;    /* its content (manager/config_file.h), NULL: none. Owned */
 

@@ -1,12 +1,12 @@
 /* The values flags take: each kind reads a text into its field or refuses it. */
 #include "manager/options.h"
 
-#include <ctype.h>
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
 
 #include "base/listen.h"
+#include "kube/selector.h"
 
 /* ---- booleans: Go's spellings, since these are the ones people know from other operators ---- */
 
@@ -117,22 +117,6 @@ flag_labels_free (struct manager_labels *labels)
     free (take_ptr (labels->items[i]));
 }
 
-/* A name of at most 63 characters, which may have a DNS domain and a slash in front. */
-static bool
-is_label_key (const char *text)
-{
-  const char *slash = strchr (text, '/'), *name = slash ? slash + 1 : text;
-  cleanup_free char *domain = slash ? xstrndup (text, (size_t) (slash - text)) : NULL;
-  size_t len = strlen (name);
-
-  if ((domain != NULL && !text_is_dns1123_subdomain (domain)) || len == 0 || len > 63)
-    return false;
-  for (size_t i = 0; i < len; i++)
-    if (!isalnum ((unsigned char) name[i]) && (i == 0 || i == len - 1 || strchr ("-_.", name[i]) == NULL))
-      return false;
-  return true;
-}
-
 static bool
 read_labels (const struct flag *flag, void *field, const char *text)
 {
@@ -146,13 +130,24 @@ read_labels (const struct flag *flag, void *field, const char *text)
       size_t len = strcspn (text, ",");
 
       labels->items[i] = xstrndup (text, len);
-      if (!is_label_key (labels->items[i]))
+      if (!kube_is_label_key (labels->items[i]))
         return false;
       if (text[len] == '\0')
         return true;
       text += len + 1;
     }
   return false;
+}
+
+static bool
+read_selector (const struct flag *flag, void *field, const char *text)
+{
+  struct kube_selector *selector = NULL;
+  bool ok = kube_selector_parse (&selector, text, NULL) == 0;
+
+  (void) flag;
+  kube_selector_free (selector);
+  return take_text (field, text, ok);
 }
 
 /* ---- numbers ---- */
@@ -261,6 +256,11 @@ const struct flag_kind flag_name_or_empty
 const struct flag_kind flag_domain = { "DOMAIN", "a DNS domain (lower case letters, digits, '-' and '.')", read_name };
 const struct flag_kind flag_namespaces = { "NAMES", "namespaces, separated by commas", read_namespaces };
 const struct flag_kind flag_labels = { "KEYS", "one to four label keys, separated by commas", read_labels };
+const struct flag_kind flag_selector
+    = { "SELECTOR",
+        "a label selector such as team=a, team!=a, team in (a,b), team notin (a,b), team or !team, or several "
+        "separated by commas",
+        read_selector };
 const struct flag_kind flag_number = { "N", NULL, read_number };
 const struct flag_kind flag_rate = { "RATE", "requests per second, 0 for no limit", read_rate };
 const struct flag_kind flag_duration = { "DURATION", NULL, read_duration };

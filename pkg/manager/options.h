@@ -25,7 +25,7 @@ struct flag_kind
 };
 
 extern const struct flag_kind flag_boolean, flag_text, flag_address, flag_address_or_off, flag_url, flag_name,
-    flag_name_or_empty, flag_domain, flag_namespaces, flag_labels, flag_number, flag_rate, flag_duration,
+    flag_name_or_empty, flag_domain, flag_namespaces, flag_labels, flag_selector, flag_number, flag_rate, flag_duration,
     flag_log_level, flag_log_format;
 
 void flag_labels_free (struct manager_labels *labels);

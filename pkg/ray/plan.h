@@ -122,6 +122,9 @@ struct ray_plan_options
 {
   int64_t terminating_timeout_ms; /* how long past its deadline a Terminating pod may hold its index (default 30 s) */
   bool random_delete; /* ENABLE_RANDOM_POD_DELETE: the operator may pick victims although autoscaling is on */
+  /* ENABLE_DETERMINISTIC_HEAD_POD_NAME: the head is named {cluster}-head, unless a pod of that name is there and may
+   * not hold things up any longer */
+  bool fixed_head_name;
 };
 extern const struct ray_plan_options ray_default_plan_options;
 

@@ -16,6 +16,27 @@ requeue_after (struct ray_planner *p, int64_t ms)
     p->plan->requeue_ms = ms;
 }
 
+static bool
+is_name_in_use (const struct ray_planner *p, const char *name)
+{
+  for (size_t i = 0; i < p->observed->npods; i++)
+    if (strcmp (p->observed->pods[i]->name, name) == 0)
+      return true;
+  return false;
+}
+
+static void
+choose_name (struct ray_planner *p, struct ray_op *op)
+{
+  if (p->options->fixed_head_name && op->group->is_head)
+    {
+      ray_fixed_head_name (op->identity.name, p->cluster);
+      if (!is_name_in_use (p, op->identity.name))
+        return;
+    }
+  ray_op_rename (op, p->cluster, 0);
+}
+
 static void
 create_pod (struct ray_planner *p, const struct ray_group *group, const char *replica, int64_t index, int64_t host)
 {
@@ -27,7 +48,7 @@ create_pod (struct ray_planner *p, const struct ray_group *group, const char *re
   snprintf (op->identity.replica_name, sizeof (op->identity.replica_name), "%s", replica);
   op->name_seed
       = ray_pod_seed (p->cluster, group, &op->identity, ray_ledger_get (&p->ledger, group->name, index).incarnation);
-  ray_op_rename (op, p->cluster, 0);
+  choose_name (p, op);
 }
 
 /* ---- leaving ---- */

@@ -86,6 +86,8 @@ void ray_replica_name (char out[RAY_NAME_SIZE], const struct ray_cluster *cluste
 /* What the names of one pod are made from (ray_op.name_seed). */
 uint64_t ray_pod_seed (const struct ray_cluster *cluster, const struct ray_group *group,
                        const struct ray_identity *identity, uint32_t incarnation);
+/* "{cluster}-head" (facts/kuberay.md §0.2, PodName). */
+void ray_fixed_head_name (char out[RAY_NAME_SIZE], const struct ray_cluster *cluster);
 /* Whether the names that (index, incarnation) stands for are, or may still be, those of `slice`. */
 bool ray_slice_wears_name (const struct ray_slice *slice, const struct ray_cluster *cluster,
                            const struct ray_group *group, uint32_t incarnation);

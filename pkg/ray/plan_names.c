@@ -49,6 +49,13 @@ pod_name (char out[RAY_NAME_SIZE], const struct ray_cluster *cluster, const stru
 }
 
 void
+ray_fixed_head_name (char out[RAY_NAME_SIZE], const struct ray_cluster *cluster)
+{
+  ray_pod_name_prefix (out, cluster, &cluster->head);
+  out[strlen (out) - 1] = '\0';
+}
+
+void
 ray_op_rename (struct ray_op *op, const struct ray_cluster *cluster, int attempt)
 {
   pod_name (op->identity.name, cluster, op->group, op->name_seed, attempt);

@@ -88,6 +88,34 @@ FLAGS = [
     (["watchNamespaces={a,b}"], "--watch-namespaces", "a,b"),
     ([], "--enable-kuberay-metrics", "true"),
     (["metrics.kuberay=false"], "--enable-kuberay-metrics", "false"),
+    ([], "--watch-selector", None),
+    (["watchSelector=!team"], "--watch-selector", "!team"),
+    (["watchSelector=team in (a\\,b)"], "--watch-selector", "team in (a,b)"),
+    ([], "--cluster-domain", None),
+    (["clusterDomain=corp.example"], "--cluster-domain", "corp.example"),
+    ([], "--resync-period", None),
+    (["resyncPeriod=1m30s"], "--resync-period", "1m30s"),
+    ([], "--inject-init-container", None),
+    (["features.initContainer=true"], "--inject-init-container", "true"),
+    (["features.initContainer=false"], "--inject-init-container", "false"),
+    ([], "--inject-probes", None),
+    (["features.probes=true"], "--inject-probes", "true"),
+    (["features.probes=false"], "--inject-probes", "false"),
+    ([], "--login-shell", None),
+    (["features.loginShell=true"], "--login-shell", "true"),
+    (["features.loginShell=false"], "--login-shell", "false"),
+    ([], "--head-cluster-ip-service", None),
+    (["features.headClusterIPService=true"], "--head-cluster-ip-service", "true"),
+    (["features.headClusterIPService=false"], "--head-cluster-ip-service", "false"),
+    ([], "--deterministic-head-pod-name", None),
+    (["features.deterministicHeadPodName=true"], "--deterministic-head-pod-name", "true"),
+    (["features.deterministicHeadPodName=false"], "--deterministic-head-pod-name", "false"),
+    ([], "--random-pod-delete", None),
+    (["features.randomPodDelete=true"], "--random-pod-delete", "true"),
+    (["features.randomPodDelete=false"], "--random-pod-delete", "false"),
+    ([], "--redis-cleanup", None),
+    (["features.redisCleanup=true"], "--redis-cleanup", "true"),
+    (["features.redisCleanup=false"], "--redis-cleanup", "false"),
     (["leaderElect=false"], "--leader-elect", "false"),
     (["workers=8"], "--workers", "8"),
     (["extraArgs={--workers=9}"], "--workers", "9"),
@@ -110,6 +138,8 @@ def test_operator_knows_every_flag(chart):
         pytest.skip(f"{OPERATOR} is not built")
     # Not only named in --help: parsed. --version ends the program before it starts anything.
     values = ["watchNamespaces={a,b}", "webhook.kuberayLegacyServiceNames=true"]
+    features = yaml.safe_load((chart.path / "values.yaml").read_text())["features"]
+    values += [f"features.{name}=true" for name in features] + ["clusterDomain=a.b", "resyncPeriod=10m", "watchSelector=team=a"]
     values += ["webhook.acceleratorLabels={x.io/tpu,tpu}", "webhook.topologyLabels={x.io/topology}"]
     result = run(OPERATOR, *container(chart.objects(*set_values(values)))["args"], "--version")
     assert result.returncode == 0, result.stderr
@@ -308,6 +338,9 @@ NONSENSE = [
     (["webhook.acceleratorLabels={a,b,c,d,e}"], ["/webhook/acceleratorLabels", "maxItems"]),
     (["watchNamespaces=a"], ["/watchNamespaces", "want array"]),
     (["watchNamespaces={Upper}"], ["/watchNamespaces/0", "pattern"]),
+    (["features.probes=maybe"], ["/features/probes", "boolean"]),
+    (["resyncPeriod=soon"], ["/resyncPeriod", "pattern"]),
+    (["clusterDomain=a_b"], ["/clusterDomain", "pattern"]),
     (["extraArgs={workers=1}"], ["/extraArgs/0", "pattern"]),
     (["controller.enabled=false", "webhook.enabled=false"], ["enable at least one"]),
     (["replicas=2", "leaderElect=false"], ["set leaderElect to true or replicas to 1"]),

@@ -216,7 +216,7 @@ class Operator:
         samples = (line.rsplit(" ", 1) for line in text.splitlines() if line and not line.startswith("#"))
         return {name: float(value) for name, value in samples}
 
-    def metric(self, name, **labels):
+    def metric(self, name, /, **labels):
         """The sum of a metric's samples that carry these labels; 0 when there are none."""
         wanted = [f'{k}="{v}"' for k, v in labels.items()]
         samples = self.metrics().items()

@@ -20,6 +20,7 @@ world_init (struct world *w, const char *cluster_yaml)
     fail_msg ("%s", err.message);
   w->object = cJSON_DetachItemFromArray (docs, 0);
   cJSON_Delete (docs);
+  w->options = ray_default_plan_options;
   json_set_str (json_obj (w->object, "metadata"), "uid", "uid-1");
   json_set_int (json_obj (w->object, "metadata"), "generation", 1);
 }
@@ -45,7 +46,7 @@ world_plan (struct world *w)
   ray_cluster_free (&w->cluster);
   if (ray_cluster_decode (&w->cluster, w->object, NULL, &err) < 0)
     fail_msg ("%s", err.message);
-  ray_plan_make (&w->plan, &w->cluster, &observed, &ray_default_plan_options, w->now_ms);
+  ray_plan_make (&w->plan, &w->cluster, &observed, &w->options, w->now_ms);
 }
 
 /* The digest of the pod that the op asks for, as the API server would store it. */

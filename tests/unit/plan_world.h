@@ -12,6 +12,7 @@ struct world
   struct ray_pod **pods;
   size_t npods, cap;
   int64_t now_ms;
+  struct ray_plan_options options;
   struct ray_plan plan; /* the last one */
   char stamp[RAY_RECREATE_HASH_SIZE];
 };

@@ -59,6 +59,10 @@ test_defaults (void **state)
   assert_int_equal (o.renew_deadline_ms, 10000);
   assert_int_equal (o.retry_period_ms, 2000);
   assert_int_equal (o.terminating_timeout_ms, 30000);
+  assert_int_equal (o.resync_ms, 300000);
+  assert_string_equal (o.selector, "");
+  assert_true (o.kuberay_metrics && o.redis_cleanup);
+  assert_false (o.fixed_head_name);
   assert_true (o.qps == 0 && o.burst == 0);
   assert_int_equal (o.log_level, LOG_INFO);
   assert_int_equal (o.log_format, LOG_TEXT);
@@ -180,6 +184,8 @@ test_a_wrong_flag_is_named_with_what_is_allowed (void **state)
     { { "--tpu-accelerator-label=-a" }, { "--tpu-accelerator-label", "\"-a\"", "label keys" } },
     { { "--tpu-accelerator-label=a,b,c,d,e" }, { "--tpu-accelerator-label", "\"a,b,c,d,e\"", "one to four" } },
     { { "--kuberay-legacy-service-names=1.3" }, { "--kuberay-legacy-service-names", "true or false" } },
+    { { "--watch-selector=team a" }, { "--watch-selector", "\"team a\"", "label selector such as team=a" } },
+    { { "--resync-period=0" }, { "--resync-period", "\"0\"", "from 1s" } },
     { { "--kube-api-qps=-1" }, { "--kube-api-qps", "\"-1\"", "0 for no limit" } },
     { { "--log-level=loud" }, { "--log-level", "\"loud\"", "debug, info, warn or error" } },
     { { "--log-format=xml" }, { "--log-format", "\"xml\"", "text or json" } },
@@ -229,35 +235,110 @@ test_in_a_pod_the_certificate_is_shared_and_a_leader_elected (void **state)
   assert_string_equal (p.cert_secret, "");
 }
 
-/* The switches people know from KubeRay. */
+static bool
+has_resync (const struct manager_options *o)
+{
+  return o->resync_ms == 60000;
+}
+
+static bool
+has_random_delete (const struct manager_options *o)
+{
+  return o->random_delete;
+}
+
+static bool
+has_no_redis_cleanup (const struct manager_options *o)
+{
+  return !o->redis_cleanup;
+}
+
+static bool
+has_no_init_container (const struct manager_options *o)
+{
+  return !o->init_container;
+}
+
+static bool
+has_no_probes (const struct manager_options *o)
+{
+  return !o->probes;
+}
+
+static bool
+has_head_cluster_ip (const struct manager_options *o)
+{
+  return o->head_cluster_ip;
+}
+
+static bool
+has_fixed_head_name (const struct manager_options *o)
+{
+  return o->fixed_head_name;
+}
+
+static bool
+has_login_shell (const struct manager_options *o)
+{
+  return o->login_shell;
+}
+
+static bool
+has_domain (const struct manager_options *o)
+{
+  return strcmp (o->cluster_domain, "corp.example") == 0;
+}
+
+/* The switches people know from KubeRay (facts/kuberay.md §0.5), those that concern RayClusters. */
+static const struct variable
+{
+  const char *name, *value, *flag; /* the flag says otherwise */
+  bool (*is_set) (const struct manager_options *o);
+} variables[] = {
+  { "RAYCLUSTER_DEFAULT_REQUEUE_SECONDS_ENV", "60", "--resync-period=5m", has_resync },
+  { "ENABLE_RANDOM_POD_DELETE", "true", "--random-pod-delete=false", has_random_delete },
+  { "ENABLE_GCS_FT_REDIS_CLEANUP", "false", "--redis-cleanup", has_no_redis_cleanup },
+  { "ENABLE_INIT_CONTAINER_INJECTION", "False", "--inject-init-container", has_no_init_container },
+  { "ENABLE_PROBES_INJECTION", "FALSE", "--inject-probes", has_no_probes },
+  { "ENABLE_RAY_HEAD_CLUSTER_IP_SERVICE", "True", "--head-cluster-ip-service=false", has_head_cluster_ip },
+  { "ENABLE_DETERMINISTIC_HEAD_POD_NAME", "true", "--deterministic-head-pod-name=false", has_fixed_head_name },
+  { "ENABLE_LOGIN_SHELL", "true", "--login-shell=false", has_login_shell },
+  { "CLUSTER_DOMAIN", "corp.example", "--cluster-domain=cluster.local", has_domain },
+};
+
 static void
 test_environment_counts_unless_a_flag_is_given (void **state)
 {
-  cleanup_options struct manager_options o, p;
+  (void) state;
+  for (size_t i = 0; i < sizeof (variables) / sizeof (variables[0]); i++)
+    {
+      const struct variable *v = &variables[i];
+      cleanup_options struct manager_options unset, set, empty, flag;
+
+      assert_int_equal (parse_fine (&unset, (const char *const[]){ NULL }), 0);
+      setenv (v->name, v->value, 1);
+      assert_int_equal (parse_fine (&set, (const char *const[]){ NULL }), 0);
+      assert_int_equal (parse_fine (&flag, (const char *const[]){ v->flag, NULL }), 0);
+      setenv (v->name, "", 1);
+      assert_int_equal (parse_fine (&empty, (const char *const[]){ NULL }), 0);
+      unsetenv (v->name);
+      if (!v->is_set (&set) || v->is_set (&unset) || v->is_set (&empty) || v->is_set (&flag))
+        fail_msg ("%s: unset %d, set %d, empty %d, flag %d", v->name, v->is_set (&unset), v->is_set (&set),
+                  v->is_set (&empty), v->is_set (&flag));
+    }
+}
+
+static void
+test_a_wrong_variable_is_named (void **state)
+{
   cleanup_buf struct buf text = { 0 };
-  struct manager_options refused;
+  struct manager_options o;
   struct error err = { 0 };
 
   (void) state;
-  setenv ("ENABLE_INIT_CONTAINER_INJECTION", "False", 1);
-  setenv ("ENABLE_LOGIN_SHELL", "true", 1);
-  setenv ("CLUSTER_DOMAIN", "corp.example", 1);
-  setenv ("ENABLE_PROBES_INJECTION", "", 1);
-  assert_int_equal (parse_fine (&o, (const char *const[]){ NULL }), 0);
-  assert_int_equal (parse_fine (&p, (const char *const[]){ "--inject-init-container", "--cluster-domain=a.b", NULL }),
-                    0);
   setenv ("ENABLE_LOGIN_SHELL", "maybe", 1);
-  assert_int_equal (parse (&refused, (const char *const[]){ NULL }, &text, &err), -EINVAL);
-  unsetenv ("ENABLE_INIT_CONTAINER_INJECTION");
+  assert_int_equal (parse (&o, (const char *const[]){ NULL }, &text, &err), -EINVAL);
   unsetenv ("ENABLE_LOGIN_SHELL");
-  unsetenv ("CLUSTER_DOMAIN");
-  unsetenv ("ENABLE_PROBES_INJECTION");
-
-  assert_false (o.init_container);
-  assert_true (o.login_shell && o.probes);
-  assert_string_equal (o.cluster_domain, "corp.example");
-  assert_true (p.init_container);
-  assert_string_equal (p.cluster_domain, "a.b");
   assert_non_null (strstr (err.message, "ENABLE_LOGIN_SHELL \"maybe\""));
 }
 
@@ -289,18 +370,13 @@ main (void)
     cmocka_unit_test (test_a_wrong_flag_is_named_with_what_is_allowed),
     cmocka_unit_test (test_in_a_pod_the_certificate_is_shared_and_a_leader_elected),
     cmocka_unit_test (test_environment_counts_unless_a_flag_is_given),
+    cmocka_unit_test (test_a_wrong_variable_is_named),
     cmocka_unit_test (test_help_and_version),
   };
-  const char *const foreign[] = { "POD_NAME",
-                                  "POD_NAMESPACE",
-                                  "CLUSTER_DOMAIN",
-                                  "ENABLE_INIT_CONTAINER_INJECTION",
-                                  "ENABLE_PROBES_INJECTION",
-                                  "ENABLE_LOGIN_SHELL",
-                                  "ENABLE_RAY_HEAD_CLUSTER_IP_SERVICE",
-                                  "ENABLE_RANDOM_POD_DELETE" };
 
-  for (size_t i = 0; i < sizeof (foreign) / sizeof (foreign[0]); i++)
-    unsetenv (foreign[i]);
+  unsetenv ("POD_NAME");
+  unsetenv ("POD_NAMESPACE");
+  for (size_t i = 0; i < sizeof (variables) / sizeof (variables[0]); i++)
+    unsetenv (variables[i].name);
   return cmocka_run_group_tests (tests, NULL, NULL);
 }

@@ -775,6 +775,49 @@ test_random_histories_keep_the_invariants_and_come_to_rest (void **state)
     }
 }
 
+/* The head's name is {cluster}-head, for a successor too, but no pod that cannot go holds up the next by it. */
+static void
+test_fixed_head_name (void **state)
+{
+  struct world w;
+
+  (void) state;
+  world_init (&w, two_groups);
+  w.options.fixed_head_name = true;
+  world_settle (&w);
+  assert_string_equal (world_find (&w, "headgroup", -1, -1)->name, "c-head");
+  for (size_t i = 0; i < w.npods; i++)
+    if (text_eq (w.pods[i]->name, "c-head"))
+      world_delete (&w, i);
+  world_plan (&w);
+  assert_int_equal (world_ops (&w, RAY_OP_CREATE_POD), 0);
+  world_reap (&w);
+  world_settle (&w);
+  assert_string_equal (world_find (&w, "headgroup", -1, -1)->name, "c-head");
+
+  for (size_t i = 0; i < w.npods; i++)
+    if (text_eq (w.pods[i]->name, "c-head"))
+      world_delete (&w, i);
+  w.now_ms += 30000 + w.options.terminating_timeout_ms;
+  world_plan (&w);
+  assert_int_equal (world_ops (&w, RAY_OP_CREATE_POD), 1);
+  world_apply (&w, NULL, NULL);
+  assert_true (text_starts_with (world_find (&w, "headgroup", -1, -1)->name, "c-head-"));
+  world_free (&w);
+}
+
+static void
+test_fixed_head_name_is_cut_as_upstream_does (void **state)
+{
+  struct ray_cluster cluster = { .name = "ray-cluster-0000000000000000000000011111111122222233333333333333",
+                                 .head = { .is_head = true } };
+  char name[RAY_NAME_SIZE];
+
+  (void) state;
+  ray_fixed_head_name (name, &cluster);
+  assert_string_equal (name, "ray-cluster-00000000000000000000000111111111222222-head");
+}
+
 int
 main (void)
 {
@@ -802,6 +845,8 @@ main (void)
     cmocka_unit_test (test_pods_that_vanished_unseen_come_back_under_other_names),
     cmocka_unit_test (test_the_head_goes_first),
     cmocka_unit_test (test_head_stuck_terminating_is_replaced_after_the_timeout),
+    cmocka_unit_test (test_fixed_head_name),
+    cmocka_unit_test (test_fixed_head_name_is_cut_as_upstream_does),
     cmocka_unit_test (test_suspension_deletes_all_and_makes_none),
     cmocka_unit_test (test_twins_are_reduced_to_the_better_one_without_end),
     cmocka_unit_test (test_absurd_replicas_make_a_bounded_plan),

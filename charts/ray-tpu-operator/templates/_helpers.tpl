@@ -39,6 +39,17 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- end -}}
 
+{{/* Which flag each of .Values.features sets. */}}
+{{- define "ray-tpu-operator.featureFlags" -}}
+initContainer: inject-init-container
+probes: inject-probes
+loginShell: login-shell
+headClusterIPService: head-cluster-ip-service
+deterministicHeadPodName: deterministic-head-pod-name
+randomPodDelete: random-pod-delete
+redisCleanup: redis-cleanup
+{{- end -}}
+
 {{/*
 What the controller does in the namespaces it watches. The one list of these rules: a ClusterRole of them when all
 namespaces are watched, a Role in each namespace otherwise.

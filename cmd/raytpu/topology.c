@@ -211,7 +211,7 @@ list (struct listing *l, const char *label, const char *topology)
 
   if (label != NULL && offer == NULL)
     return unknown_accelerator (label);
-  if (topology != NULL)
+  if (offer != NULL && topology != NULL)
     return list_one (l, offer, topology);
   for (size_t i = 0; tpu_offer_at (i) != NULL; i++)
     for (size_t k = 0; (offer == NULL || offer == tpu_offer_at (i)) && tpu_offer_at (i)->topologies[k] != NULL; k++)

@@ -24,24 +24,24 @@ static void
 print_problems (struct session *session, const struct document *doc, bool warning, const struct ray_problems *problems)
 {
   for (size_t i = 0; i < problems->count; i++)
-    {
-      cleanup_free char *field = cluster_field (doc, problems->items[i].field);
-
-      print_problem (session, doc, warning, field, problems->items[i].message);
-    }
+    print_problem (session, doc, warning, problems->items[i].field, problems->items[i].message);
 }
 
+/* The cluster itself, or that of a RayJob or RayService, as the webhook sees it. A RayJob may select a cluster that is
+ * there already. */
 static void
 take_cluster (struct session *session, const struct document *doc)
 {
+  const struct ray_holder *holder = ray_holder_find (doc->kind);
   cleanup_cluster struct ray_cluster cluster = { 0 };
   cleanup_problems struct ray_problems problems = { 0 }, unsupported = { 0 };
-  cleanup_free char *spec = cluster_field (doc, "spec");
   struct error err = { "" };
 
-  if (ray_cluster_decode (&cluster, doc->object, session->settings->namespace, &err) < 0)
+  if (ray_holder_spec (holder, doc->object) == NULL && json_get (doc->object, "spec", "clusterSelector") != NULL)
+    return;
+  if (ray_cluster_decode_held (&cluster, holder, doc->object, session->settings->namespace, &err) < 0)
     {
-      print_problem (session, doc, false, spec, err.message);
+      print_problem (session, doc, false, "spec", err.message);
       return;
     }
   ray_validate (&cluster, &ray_default_options, &problems);
@@ -50,26 +50,6 @@ take_cluster (struct session *session, const struct document *doc)
     return;
   ray_unsupported (&cluster, &unsupported);
   print_problems (session, doc, true, &unsupported);
-}
-
-/* A RayJob may select a cluster that is there already. */
-static void
-take_cluster_owner (struct session *session, const struct document *doc)
-{
-  const struct cluster_owner *owner = &cluster_owners[text_eq (doc->kind, cluster_owners[0].kind) ? 0 : 1];
-  cleanup_json cJSON *cluster = cluster_of (doc->object, owner);
-  struct document where = *doc;
-
-  where.object = cluster;
-  where.member = owner->member;
-  if (cluster != NULL)
-    take_cluster (session, &where);
-  else if (json_get (doc->object, "spec", "clusterSelector") == NULL)
-    {
-      cleanup_free char *text = xasprintf ("there is no cluster to run on: describe it in spec.%s", owner->member);
-
-      print_problem (session, doc, false, "spec", text);
-    }
 }
 
 /* ---- Pods and workloads ---- */
@@ -95,8 +75,8 @@ static const struct kind rows[] = {
   { "apps/v1", "StatefulSet", take_workload },
   { "apps/v1", "Deployment", take_workload },
   { "ray.io/v1", "RayCluster", take_cluster },
-  { "ray.io/v1", "RayJob", take_cluster_owner },
-  { "ray.io/v1", "RayService", take_cluster_owner },
+  { "ray.io/v1", "RayJob", take_cluster },
+  { "ray.io/v1", "RayService", take_cluster },
 };
 
 static int

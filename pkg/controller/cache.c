@@ -10,6 +10,15 @@
 
 struct group; /* everything about one cluster key */
 
+/* One allocation. */
+struct kept_cluster
+{
+  char uid[CONTROLLER_UID_SIZE], owner_kind[CONTROLLER_KIND_SIZE];
+  bool provisioned;
+  int64_t provisioned_after_ms; /* -1: not known */
+  char text[];
+};
+
 struct cache_item
 {
   char *key; /* namespace/name */
@@ -19,7 +28,7 @@ struct cache_item
     struct ray_pod *pod;
     struct ray_service *service;
     struct ray_child_seen *child;
-    char *text;
+    struct kept_cluster *cluster;
     void *any;
   } u;
   uint64_t version;
@@ -88,22 +97,50 @@ item_unref (struct cache_item *item)
   free (item);
 }
 
+/* How long after its creation the cluster was last provisioned, going by itself, so that a restart of ours changes
+ * nothing. -1: it is not, or does not say since when. */
+static int64_t
+provisioned_after_ms (const cJSON *object, const cJSON *condition)
+{
+  const char *created = json_str (object, "metadata", "creationTimestamp");
+  const char *since = json_str (condition, "lastTransitionTime");
+  int64_t from, to;
+
+  if (!text_eq (json_str (condition, "status"), "True") || created == NULL || since == NULL
+      || clock_parse_rfc3339 (created, &from) < 0 || clock_parse_rfc3339 (since, &to) < 0)
+    return -1;
+  return to > from ? to - from : 0;
+}
+
 /* What of a RayCluster is worth keeping. *shape is a hash of what a pass depends on and somebody else writes: the
  * metadata, whose generation stands for the spec. */
-static char *
-cluster_text (const cJSON *object, uint64_t *shape)
+static struct kept_cluster *
+keep_cluster (const cJSON *object, uint64_t *shape)
 {
+  const cJSON *condition = json_find (json_get (object, "status", "conditions"), "type", "RayClusterProvisioned");
+  const char *owner_kind = json_str (object, "metadata", "labels", RAY_LABEL_ORIGIN_CRD);
   cleanup_json cJSON *copy = cJSON_Duplicate (object, true);
   cleanup_json cJSON *metadata = NULL;
+  cleanup_free char *hashed = NULL;
   cleanup_free char *text = NULL;
+  struct kept_cluster *kept;
+  size_t size;
 
   json_drop (json_get (copy, "metadata"), "managedFields");
   json_drop (json_get (copy, "metadata", "annotations"), "kubectl.kubernetes.io/last-applied-configuration");
   metadata = cJSON_Duplicate (json_get (copy, "metadata"), true);
   json_drop (metadata, "resourceVersion");
-  text = json_print (metadata);
-  *shape = text_hash_str (0, text);
-  return json_print (copy);
+  hashed = json_print (metadata);
+  *shape = text_hash_str (0, hashed);
+  text = json_print (copy);
+  size = strlen (text) + 1;
+  kept = xcalloc (1, sizeof (*kept) + size);
+  snprintf (kept->uid, sizeof (kept->uid), "%s", log_nonnull (json_str (object, "metadata", "uid")));
+  snprintf (kept->owner_kind, sizeof (kept->owner_kind), "%s", owner_kind ? owner_kind : "None");
+  kept->provisioned = text_eq (json_str (condition, "status"), "True");
+  kept->provisioned_after_ms = provisioned_after_ms (object, condition);
+  memcpy (kept->text, text, size);
+  return kept;
 }
 
 /* Roles and RoleBindings, say, may have the same name. */
@@ -130,7 +167,7 @@ item_new (const struct cache_source *source, const cJSON *object, uint64_t versi
   struct cache_item *copy;
 
   if (kind == CACHE_CLUSTER)
-    item.u.text = cluster_text (object, &item.shape);
+    item.u.cluster = keep_cluster (object, &item.shape);
   else if (kind == CACHE_POD && (item.u.pod = ray_pod_digest (object)) != NULL)
     cluster = item.u.pod->cluster;
   else if (kind == CACHE_SERVICE && (item.u.service = ray_service_digest (object)) != NULL)
@@ -391,7 +428,7 @@ cache_snapshot_take (struct cache *cache, const char *key, struct cache_snapshot
       if (s->cluster != NULL)
         {
           hold (s, s->cluster);
-          s->text = s->cluster->u.text;
+          s->text = s->cluster->u.cluster->text;
           s->len = strlen (s->text);
         }
     }
@@ -425,6 +462,31 @@ cache_each_cluster (struct cache *cache, void (*fn) (void *data, const char *key
   HASH_ITER (hh, cache->items[CACHE_CLUSTER], item, tmp)
     {
       fn (data, item->key);
+    }
+  pthread_mutex_unlock (&cache->lock);
+}
+
+void
+cache_describe_clusters (struct cache *cache, controller_cluster_fn fn, void *data)
+{
+  struct cache_item *item, *tmp;
+
+  pthread_mutex_lock (&cache->lock);
+  HASH_ITER (hh, cache->items[CACHE_CLUSTER], item, tmp)
+    {
+      const struct kept_cluster *kept = item->u.cluster;
+      const char *slash = strchr (item->key, '/');
+      const struct controller_cluster cluster = {
+        .namespace = item->key,
+        .namespace_len = (int) (slash - item->key),
+        .name = slash + 1,
+        .uid = kept->uid,
+        .owner_kind = kept->owner_kind,
+        .provisioned = kept->provisioned,
+        .provisioned_after_ms = kept->provisioned_after_ms,
+      };
+
+      fn (data, &cluster);
     }
   pthread_mutex_unlock (&cache->lock);
 }

@@ -164,10 +164,11 @@ controller_stop (struct controller *c)
     return;
   controller_deactivate (c);
   kube_queue_shutdown (c->queue);
-  controller_stop_sources (c);
+  /* A pass that has a request in flight hands its answer to a source, so the sources go after the workers. */
   for (int i = 0; i < c->nthreads; i++)
     pthread_join (c->threads[i], NULL);
   free (c->threads);
+  controller_stop_sources (c);
   kube_queue_free (c->queue);
   cache_free (c->cache);
   pthread_mutex_destroy (&c->stats_lock);
@@ -187,4 +188,10 @@ controller_stats (struct controller *c, struct controller_stats *stats)
   stats->pods = counts[CACHE_POD];
   stats->services = counts[CACHE_SERVICE];
   kube_queue_stats (c->queue, &stats->queue);
+}
+
+void
+controller_each_cluster (struct controller *c, controller_cluster_fn fn, void *data)
+{
+  cache_describe_clusters (c->cache, fn, data);
 }

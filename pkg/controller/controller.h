@@ -50,6 +50,22 @@ struct controller_stats
   struct kube_queue_stats queue;
 };
 void controller_stats (struct controller *c, struct controller_stats *stats);
+/* What dashboards ask of each RayCluster; kept ready, so that a scrape parses nothing. */
+#define CONTROLLER_UID_SIZE 40
+#define CONTROLLER_KIND_SIZE 64
+struct controller_cluster
+{
+  const char *namespace; /* namespace_len bytes, not ended */
+  int namespace_len;
+  const char *name, *uid;
+  const char *owner_kind;       /* label ray.io/originated-from-crd, "None" without it */
+  bool provisioned;             /* condition RayClusterProvisioned is True */
+  int64_t provisioned_after_ms; /* from creation to when that last became so; -1: it is not */
+};
+/* Calls fn for every RayCluster in the cache, in no order, while the cache is locked: be quick, call nothing here. */
+typedef void (*controller_cluster_fn) (void *data, const struct controller_cluster *cluster);
+void controller_each_cluster (struct controller *c, controller_cluster_fn fn, void *data);
+
 const char *controller_result_name (enum controller_result result); /* "success", "requeue", "error", "invalid" */
 
 #endif

@@ -71,6 +71,7 @@ void cache_snapshot_drop (struct cache_snapshot *snapshot);
 #define cleanup_snapshot __attribute__ ((cleanup (cache_snapshot_drop)))
 
 void cache_each_cluster (struct cache *cache, void (*fn) (void *data, const char *key), void *data);
+void cache_describe_clusters (struct cache *cache, controller_cluster_fn fn, void *data); /* with the cache locked */
 void cache_counts (struct cache *cache, size_t counts[CACHE_KIND_MAX]);
 
 /* When this cluster's status was last written (monotonic ms; 0: never), so that writes can be spaced. */

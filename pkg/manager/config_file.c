@@ -39,7 +39,7 @@ static const struct field
   { "defaultContainerEnvs", NULL, ENVIRONMENT, false },
   { "defaultPodAnnotations", NULL, STRINGS, false },
   { "defaultPodLabels", NULL, STRINGS, false },
-  { "enableMetrics", NULL, BOOLEAN, false }, /* always on */
+  { "enableMetrics", "enable-kuberay-metrics", BOOLEAN, false }, /* our own metrics are always on */
   { "logFile", NULL, TEXT, true },
   { "logFileEncoder", NULL, TEXT, false },   /* of no use without logFile */
   { "logStdoutEncoder", NULL, TEXT, false }, /* --log-format */

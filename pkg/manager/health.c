@@ -104,10 +104,28 @@ answer_healthz (void *data, struct buf *body)
   return 200;
 }
 
+/* Nothing that makes us less ready. */
+static void
+add_notes (struct manager *m, struct buf *body)
+{
+  struct rival rival = { 0 };
+
+  pthread_mutex_lock (&m->parts_lock);
+  if (m->running && m->rivals != NULL)
+    rivals_found (m->rivals, &rival);
+  pthread_mutex_unlock (&m->parts_lock);
+  if (rival.active)
+    buf_printf (body, "note: another RayCluster controller is active: %s holds the Lease %s/" RIVAL_LEASE "\n",
+                rival.holder, rival.namespace);
+}
+
 static int
 answer_readyz (void *data, struct buf *body)
 {
-  return run_checks (data, body, NULL) ? 200 : 503;
+  bool ready = run_checks (data, body, NULL);
+
+  add_notes (data, body);
+  return ready ? 200 : 503;
 }
 
 static bool
@@ -128,6 +146,7 @@ struct numbers
   struct kube_client_stats client;
   struct admission_stats admission[ROUTE_MAX];
   uint64_t events_dropped;
+  struct buf kuberay;
 };
 
 static void
@@ -135,11 +154,20 @@ read_parts (struct manager *m, struct metrics_view *view, struct numbers *number
 {
   if (m->controller != NULL)
     {
+      struct rival rival;
+
+      rivals_found (m->rivals, &rival);
+      view->other_controller = rival.active;
       controller_stats (m->controller, &numbers->controller);
       numbers->events_dropped = kube_events_dropped (m->events);
       view->controller = &numbers->controller;
       view->events_dropped = &numbers->events_dropped;
       view->leader = is_leader (m);
+      if (view->leader && m->options->kuberay_metrics) /* of several replicas one, or sums would count twice */
+        {
+          kuberay_metrics_print (&numbers->kuberay, m->controller);
+          view->kuberay = &numbers->kuberay;
+        }
     }
   if (m->client != NULL)
     {
@@ -170,6 +198,7 @@ answer_metrics (void *data, struct buf *body)
     read_parts (m, &view, &numbers);
   pthread_mutex_unlock (&m->parts_lock);
   metrics_print (body, &view);
+  buf_free (&numbers.kuberay);
   return 200;
 }
 

@@ -5,7 +5,8 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Only Pods that ask for a TPU cost a call. Reinvoked, since another webhook may add a TPU container after us. */
+/* Only Pods that ask for a TPU cost a call, and not those that our own controller made: they are born complete, and so
+ * can be made while no operator answers. Reinvoked, since another webhook may add a TPU container after us. */
 static const char pods[] = "{\"name\": \"pods.ray-tpu-operator.webhook\","
                            " \"admissionReviewVersions\": [\"v1\"],"
                            " \"failurePolicy\": \"Fail\","
@@ -25,7 +26,13 @@ static const char pods[] = "{\"name\": \"pods.ray-tpu-operator.webhook\","
                            " + (has(object.spec.initContainers) ? object.spec.initContainers : []))"
                            " .exists(c, has(c.resources)"
                            " && ((has(c.resources.limits) && 'google.com/tpu' in c.resources.limits)"
-                           " || (has(c.resources.requests) && 'google.com/tpu' in c.resources.requests)))\"}]}";
+                           " || (has(c.resources.requests) && 'google.com/tpu' in c.resources.requests)))\"},"
+                           "  {\"name\": \"incomplete\","
+                           "   \"expression\": \"!(has(object.metadata.annotations)"
+                           " && 'ray-tpu-operator/template-hash' in object.metadata.annotations"
+                           " && (object.spec.containers"
+                           " + (has(object.spec.initContainers) ? object.spec.initContainers : []))"
+                           " .exists(c, has(c.env) && c.env.exists(e, e.name == 'TPU_WORKER_ID')))\"}]}";
 
 /* The clusters inside RayJobs and RayServices too; where those kinds do not exist, their rules never match. */
 #define RAY_RULES                                                                                                      \

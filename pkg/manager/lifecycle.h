@@ -17,10 +17,11 @@ struct manager
   struct admission_route routes[ROUTE_MAX];
 
   struct kube_config config;
-  struct kube_client *client; /* NULL without API access, as are the next three */
+  struct kube_client *client; /* NULL without API access, as are the next four */
   struct kube_events *events;
   struct controller *controller;
   struct kube_lease *lease;
+  struct rivals *rivals;
   struct certs *certs; /* NULL without webhook, as is the next */
   struct admission_server *server;
   struct status_server *status;

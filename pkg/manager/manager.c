@@ -160,7 +160,7 @@ start_controller (struct manager *m)
     .plan = ray_default_plan_options,
   };
 
-  m->events = kube_events_new (m->client, MANAGER_NAME, m->identity);
+  m->events = kube_events_new (m->client, EVENT_SOURCE, m->identity);
   options.events = m->events;
   options.plan.terminating_timeout_ms = o->terminating_timeout_ms;
   options.plan.random_delete = o->random_delete;
@@ -187,6 +187,20 @@ start_leading (struct manager *m, const char *namespace)
     m->lease = kube_lease_start (m->client, &lease);
   else
     set_leader (m, true);
+}
+
+static void
+look_for_rivals (struct manager *m, const char *namespace)
+{
+  const struct manager_options *o = m->options;
+  const char *lease_namespace = o->lease_namespace[0] != '\0' ? o->lease_namespace : namespace;
+  const struct rivals_options options = {
+    .client = m->client,
+    .own_namespace = o->leader_elect && text_eq (o->lease_name, RIVAL_LEASE) ? lease_namespace : NULL,
+    .split = o->nnamespaces > 0,
+  };
+
+  m->rivals = rivals_start (&options);
 }
 
 /* A Pod's name is its own; elsewhere two processes of one host must differ. */
@@ -247,6 +261,7 @@ start (struct manager *m, struct error *err)
     {
       start_controller (m);
       start_leading (m, namespace);
+      look_for_rivals (m, namespace);
     }
   set_running (m, true);
   return 0;
@@ -265,6 +280,7 @@ stop (struct manager *m)
   if (m->client != NULL)
     kube_client_shutdown (m->client); /* no pass waits for an answer any more; lease and events still may */
   controller_stop (m->controller);
+  rivals_stop (m->rivals);
   kube_lease_stop (m->lease);
   kube_events_free (m->events);
   status_server_stop (m->status);

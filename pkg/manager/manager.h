@@ -26,14 +26,15 @@ struct manager_options
   const char *webhook_url;                      /* "": the API server reaches us through webhook_service */
   const char *webhook_config, *webhook_service; /* names */
   const char *cert_secret;                      /* "": the certificate is kept in memory */
-  bool strict;
   struct manager_labels
   {
     char *items[4];                      /* NULL ends; owned */
   } accelerator_labels, topology_labels; /* of nodes, the first that a Pod selects by counts */
-  bool legacy_service_names;             /* Pods without a subdomain are those of KubeRay before 1.4 */
+  bool strict;
+  bool legacy_service_names; /* Pods without a subdomain are those of KubeRay before 1.4 */
 
   const char *metrics_address, *health_address; /* "0": off */
+  bool kuberay_metrics;
 
   char **namespaces; /* watched; none: all. Owned */
   size_t nnamespaces;

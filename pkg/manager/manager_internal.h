@@ -10,7 +10,9 @@
 #include "manager/manager.h"
 #include "pki/pki.h"
 
-#define MANAGER_NAME "ray-tpu-operator" /* user agent, managed-by label, event source */
+#define MANAGER_NAME "ray-tpu-operator" /* user agent and managed-by label */
+/* Who Events say they come from: KubeRay's name, which dashboards and alerts look for (facts/kuberay.md §5.2). */
+#define EVENT_SOURCE "raycluster-controller"
 
 /* What the listener serves. */
 enum manager_route
@@ -48,6 +50,33 @@ int status_server_start (struct status_server **server, const struct status_list
                          struct error *err);
 void status_server_stop (struct status_server *server); /* NULL is fine */
 
+/* ---- rival.c: another controller of RayClusters, known by its Lease ---- */
+
+#define RIVAL_LEASE "ray-operator-leader" /* KubeRay's, in whatever namespace (facts/kuberay.md §5.1) */
+
+struct rival
+{
+  bool active;
+  char namespace[64], holder[256]; /* of the Lease */
+};
+
+/* What a LeaseList says at now_ms (wall clock). A Lease in own_namespace is ours (NULL: none is). *seen is what the
+ * last look remembered, NULL before the first, and becomes what this one does; cJSON_Delete it in the end. */
+void rival_judge (struct rival *found, cJSON **seen, const cJSON *list, const char *own_namespace, int64_t now_ms);
+
+struct rivals_options
+{
+  struct kube_client *client;
+  const char *own_namespace; /* as above */
+  bool split;                /* we work on part of the RayClusters only: no reason to warn */
+};
+
+struct rivals;
+/* Looks at once and then every minute, and says in the log what it finds. */
+struct rivals *rivals_start (const struct rivals_options *options);
+void rivals_found (struct rivals *rivals, struct rival *found); /* of the last look */
+void rivals_stop (struct rivals *rivals);                       /* after kube_client_shutdown. NULL is fine */
+
 /* ---- metrics.c ---- */
 
 /* Everything /metrics shows, at one moment. What is NULL is left out. */
@@ -60,8 +89,9 @@ struct metrics_view
   const struct admission_stats *admission; /* one per route */
   size_t nroutes;
   const uint64_t *events_dropped;
+  struct buf *kuberay;           /* of kuberay_metrics_print */
   int64_t certificate_expiry_ms; /* wall clock; 0: no certificate */
-  bool leader;
+  bool leader, other_controller;
   int64_t start_ms; /* wall clock */
   uint64_t resident_bytes;
   double cpu_seconds;
@@ -70,6 +100,10 @@ struct metrics_view
 void metrics_print (struct buf *out, const struct metrics_view *view); /* Prometheus text format 0.0.4 */
 void metrics_read_process (struct metrics_view *view);                 /* resident_bytes and cpu_seconds of this one */
 #define METRICS_CONTENT_TYPE "text/plain; version=0.0.4; charset=utf-8"
+
+/* ---- kuberay_metrics.c ---- */
+
+void kuberay_metrics_print (struct buf *out, struct controller *controller);
 
 /* ---- secret.c: what the Secret looks like ---- */
 

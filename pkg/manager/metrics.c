@@ -168,6 +168,9 @@ metrics_print (struct buf *out, const struct metrics_view *view)
       print_controller (out, view->controller);
       single (out, PREFIX "leader", "gauge", "Whether this replica reconciles (1) or stands by (0).",
               view->leader ? 1 : 0);
+      single (out, PREFIX "other_controller_active", "gauge",
+              "Whether a live Lease " RIVAL_LEASE " says that KubeRay's controller runs in this cluster, too.",
+              view->other_controller ? 1 : 0);
     }
   if (view->nroutes > 0)
     print_admission (out, view);
@@ -176,6 +179,8 @@ metrics_print (struct buf *out, const struct metrics_view *view)
   if (view->events_dropped != NULL)
     single (out, PREFIX "events_dropped_total", "counter", "Events that could not be written.",
             (double) *view->events_dropped);
+  if (view->kuberay != NULL)
+    buf_str (out, buf_text (view->kuberay));
   if (view->certificate_expiry_ms > 0)
     single (out, PREFIX "webhook_certificate_expiry_timestamp_seconds", "gauge",
             "When the serving certificate expires.", (double) view->certificate_expiry_ms / 1e3);

@@ -50,6 +50,8 @@ static const struct flag flags[] = {
     NULL, 0, 0, NULL },
   { "health-bind-address", &flag_address_or_off, FIELD (health_address), ":8082",
     "Where /healthz and /readyz are; 0: nowhere.", NULL, 0, 0, NULL },
+  { "enable-kuberay-metrics", &flag_boolean, FIELD (kuberay_metrics), "true",
+    "/metrics has KubeRay's series about RayClusters, three for each.", NULL, 0, 0, NULL },
 
   { "watch-namespaces", &flag_namespaces, FIELD (namespaces), "", "Only RayClusters and Pods of these.", NULL, 0, 0,
     "all" },

@@ -71,7 +71,8 @@ ray_cluster_decode_held (struct ray_cluster *cluster, const struct ray_holder *h
   if (holder->spec_key == NULL)
     return ray_cluster_decode (cluster, object, default_namespace, err);
   if (spec == NULL)
-    return error_set (err, EINVAL, "%s is missing: this %s holds no cluster", holder->spec_path, holder->kind);
+    return error_set (err, EINVAL, "%s is missing: describe the cluster of this %s there", holder->spec_path,
+                      holder->kind);
   view = make_view (object, spec);
   ret = ray_cluster_decode (cluster, view, default_namespace, err);
   if (ret < 0)

@@ -16,7 +16,7 @@ ray_plan_add (struct ray_planner *p, enum ray_op_kind kind, enum ray_stage stage
 
   plan->ops = xgrow (plan->ops, plan->nops, &plan->cap, sizeof (*plan->ops));
   op = &plan->ops[plan->nops++];
-  *op = (struct ray_op){ .kind = kind, .stage = stage, .why = "" };
+  *op = (struct ray_op){ .kind = kind, .stage = (int) stage, .why = "" };
   return op;
 }
 
@@ -27,7 +27,7 @@ ray_plan_delete_pod (struct ray_planner *p, const struct ray_group *group, const
 
   if (pod->deletion_ms != 0)
     return;
-  op = ray_plan_add (p, RAY_OP_DELETE_POD, RAY_STAGE_PODS);
+  op = ray_plan_add (p, RAY_OP_DELETE_POD, text_eq (pod->node_type, "head") ? RAY_STAGE_HEAD : RAY_STAGE_WORKERS);
   op->group = group;
   op->pod = pod;
   op->why = why;
@@ -71,10 +71,11 @@ order_ops (struct ray_plan *plan)
   struct ray_op *sorted = xcalloc (plan->nops, sizeof (*sorted));
   size_t n = 0;
 
-  for (int kind = 0; kind <= RAY_OP_CREATE_POD; kind++)
-    for (size_t i = 0; i < plan->nops; i++)
-      if ((int) plan->ops[i].kind == kind)
-        sorted[n++] = plan->ops[i];
+  for (int stage = RAY_STAGE_LEDGER; stage <= RAY_STAGE_WORKERS; stage++)
+    for (int kind = 0; kind <= RAY_OP_CREATE_POD; kind++)
+      for (size_t i = 0; i < plan->nops; i++)
+        if (plan->ops[i].stage == stage && (int) plan->ops[i].kind == kind)
+          sorted[n++] = plan->ops[i];
   free (plan->ops);
   plan->ops = sorted;
   plan->cap = plan->nops;

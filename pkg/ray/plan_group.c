@@ -19,7 +19,7 @@ requeue_after (struct ray_planner *p, int64_t ms)
 static void
 create_pod (struct ray_planner *p, const struct ray_group *group, const char *replica, int64_t index, int64_t host)
 {
-  struct ray_op *op = ray_plan_add (p, RAY_OP_CREATE_POD, RAY_STAGE_PODS);
+  struct ray_op *op = ray_plan_add (p, RAY_OP_CREATE_POD, group->is_head ? RAY_STAGE_HEAD : RAY_STAGE_WORKERS);
 
   op->group = group;
   op->identity.replica_index = index;
@@ -190,7 +190,7 @@ tend_kept (struct ray_planner *p, const struct ray_group *group, const struct ra
       const struct ray_slice *slice = &slices->items[i];
       struct ray_ledger_entry entry = ray_ledger_get (&p->ledger, group->name, slice->index);
 
-      if (!is_kept (slice) || group->hosts == 1)
+      if (!is_kept (slice))
         continue;
       if (slice->state == RAY_SLICE_FORMING)
         complete_slice (p, group, slice);

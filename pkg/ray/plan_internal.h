@@ -95,7 +95,8 @@ bool ray_slice_wears_name (const struct ray_slice *slice, const struct ray_clust
 enum ray_stage
 {
   RAY_STAGE_LEDGER,
-  RAY_STAGE_PODS
+  RAY_STAGE_HEAD, /* before the workers: under a tight quota they would else take the head's place */
+  RAY_STAGE_WORKERS
 };
 
 struct ray_planner

@@ -235,27 +235,16 @@ check_duplicates (struct ray_problems *problems, const struct ray_cluster *clust
         }
 }
 
-/* What the controllers of RayJobs and RayServices do themselves, or cannot do, with the clusters they make (§1.6.7,
- * §4.1, §4.3). The object that holds the spec is told, and so is a cluster already made from it. */
+/* Two clusters of one RayService stand side by side during an upgrade (§4.3). The object that holds the spec is told,
+ * and so is a cluster already made from it. */
 static void
-check_origin (struct ray_problems *problems, const struct ray_cluster *cluster)
+check_head_service (struct ray_problems *problems, const struct ray_cluster *cluster)
 {
-  const cJSON *spec = json_get (cluster->object, "spec");
-  const char *upgrade = json_str (spec, "upgradeStrategy", "type");
-  const char *service = json_str (spec, "headGroupSpec", "headService", "metadata", "name");
+  const char *name = json_str (cluster->object, "spec", "headGroupSpec", "headService", "metadata", "name");
 
-  if (text_eq (cluster->origin_crd, "RayCluster"))
-    return;
-  if (upgrade != NULL && *upgrade != '\0')
-    ray_problem (problems, RAY_REASON_SPEC, "spec.upgradeStrategy.type",
-                 "is %.100s, but the %s decides when its clusters are replaced: leave it out", upgrade,
-                 cluster->origin_crd);
-  if (json_bool (spec, false, "authOptions", "enableK8sTokenAuth"))
-    ray_problem (problems, RAY_REASON_SPEC, "spec.authOptions.enableK8sTokenAuth",
-                 "does not work with clusters of a %s: leave it out", cluster->origin_crd);
-  if (text_eq (cluster->origin_crd, "RayService") && service != NULL && *service != '\0')
+  if (text_eq (cluster->origin_crd, "RayService") && name != NULL && *name != '\0')
     ray_problem (problems, RAY_REASON_SPEC, "spec.headGroupSpec.headService.metadata.name",
-                 "is \"%.100s\", but the clusters of a RayService need one of their own each: leave it out", service);
+                 "is \"%.100s\", but the clusters of a RayService need one of their own each: leave it out", name);
 }
 
 /* From `first` on, fields are those of a RayCluster; people look for them in the object that they wrote. */
@@ -300,7 +289,7 @@ check_cluster (struct ray_problems *problems, const struct ray_cluster *cluster,
   check_duplicates (problems, cluster);
   ray_validate_autoscaling (problems, cluster);
   ray_validate_options (problems, cluster);
-  check_origin (problems, cluster);
+  check_head_service (problems, cluster);
 }
 
 void

@@ -239,6 +239,11 @@ PROBLEMS = {
         ["spec.rayClusterConfig." + RAY_HOSTS],
         "set numOfHosts to 4",
     ),
+    "RayJob with a name that is too long for what is made from it": (
+        {**owner_of("RayJob", "rayClusterSpec", unindexed_cluster()), "metadata": {"name": "j" * 48}},
+        ["metadata.name", "spec.rayClusterSpec." + RAY_HOSTS],
+        "at most 47",
+    ),
     "RayJob without cluster": (workload("ray.io/v1", "RayJob", {}), ["spec"], "spec.rayClusterSpec"),
 }
 

@@ -1,5 +1,5 @@
-"""The operator dies by SIGKILL while it makes 64 hosts, or runs twice without knowing: the slice ends complete, every
-host once, and nothing that was made already is thrown away."""
+"""The operator dies or is stopped while it makes 64 hosts, or runs twice without knowing: the slice ends complete,
+every host once, and nothing that was made already is thrown away."""
 
 import pytest
 
@@ -48,6 +48,19 @@ def test_a_restart_completes_what_a_kill_left(cluster, namespace, start_operator
         workers = ray.wait_pods(workers=HOSTS)
         assert_whole_slices(workers, {(SLICE, 0): HOSTS})
         assert set(left) <= set(uids(workers))
+        assert not history.deleted()
+
+
+@pytest.mark.parametrize("stop_at", [1, 30])
+def test_a_clean_stop_in_the_middle_of_a_pass_is_one(cluster, namespace, start_operator, stop_at):
+    operator = start_operator(cluster, *SLOWLY, webhook=False, watch_namespaces=[namespace])
+    with watch_pods(cluster, namespace) as history, cluster.watch("pods", namespace) as watch:
+        ray = apply(cluster, namespace)
+        wait_seen(watch, "ADDED", stop_at)
+        # Asserts its exit code and, with a sanitizer, what that has to say.
+        operator.terminate()
+        operator.start()
+        assert_whole_slices(ray.wait_pods(workers=HOSTS), {(SLICE, 0): HOSTS})
         assert not history.deleted()
 
 

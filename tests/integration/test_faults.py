@@ -3,6 +3,7 @@
 import pytest
 
 from cluster import wait_until
+from kube_api import ApiError
 from proxy import ProxiedCluster
 from ray_cluster import (
     REPLICA_INDEX,
@@ -233,3 +234,30 @@ def test_connections_that_break_while_pods_are_made_leave_no_twin(cluster, names
         assert_whole_slices(workers, {("v6e", 0): 64})
         assert len(slices(workers)) == 1
         assert not history.deleted()
+
+
+def test_a_cluster_is_made_whole_while_no_webhook_answers(cluster, namespace, operator):
+    """The registered webhook points nowhere and fails closed; the controller's Pods need no answer."""
+    path = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+    dead = cluster.api.get(f"{path}/{operator.webhook_config}")
+    dead["metadata"] = {"name": f"{namespace}-dead"}
+    dead["webhooks"] = [w for w in dead["webhooks"] if w["name"].startswith("pods.")]
+    for webhook in dead["webhooks"]:
+        webhook["clientConfig"]["url"] = "https://127.0.0.1:1/mutate-v1-pod"
+        webhook["namespaceSelector"] = {"matchLabels": {"kubernetes.io/metadata.name": namespace}}
+    cluster.api.post(path, dead)
+    try:
+        wait_until(lambda: refused(cluster, namespace), "a TPU Pod of somebody else to be refused", timeout=30)
+        ray = RayCluster.create(cluster, namespace, raycluster("ray", tpu_group()))
+        ray.wait_pods(workers=4)
+        assert_whole_slices(ray.workers(), {("v6e", 0): 4})
+    finally:
+        cluster.api.delete(f"{path}/{namespace}-dead")
+
+
+def refused(cluster, ns):
+    try:
+        cluster.probe_tpu_pod(ns)
+    except ApiError:
+        return True
+    return False

@@ -1,5 +1,5 @@
-"""Pods that come and go: scaling, losses, deletion. Slices are made, replaced and removed whole, and at no moment are two
-live Pods the same host of the same slice: watch_pods records and checks every moment."""
+"""Pods that come and go: scaling, losses, deletion. Slices are made, replaced and removed whole, and at no moment are
+two live Pods the same host of the same slice: watch_pods records and checks every moment."""
 
 import pytest
 

@@ -10,6 +10,7 @@
 #include <ctype.h>
 #include <stdio.h>
 
+#include "controller/controller_internal.h"
 #include "manager/manager_internal.h"
 
 static const struct admission_route routes[] = { { "/a", "pods", NULL, NULL }, { "/b", "rayclusters", NULL, NULL } };
@@ -118,26 +119,23 @@ metric_of (char out[128], const char *line)
 
 /* The rules of the text format that a scraper enforces: HELP and TYPE once per metric, before its samples, which stand
  * together; no sample twice; a number at the end. */
-static void
-test_the_format_is_one_a_scraper_takes (void **state)
+static size_t
+assert_scrapable (const struct buf *out)
 {
-  cleanup_buf struct buf out = { 0 };
   char current[128] = "", name[128];
   char *rest, *line, *seen = NULL;
   size_t samples = 0;
 
-  (void) state;
-  print_full (&out);
-  assert_int_equal (out.data[out.len - 1], '\n');
-  cleanup_free char *copy = xstrdup (out.data);
+  assert_int_equal (out->data[out->len - 1], '\n');
+  cleanup_free char *copy = xstrdup (out->data);
   for (line = strtok_r (copy, "\n", &rest); line != NULL; line = strtok_r (NULL, "\n", &rest))
     {
       if (sscanf (line, "# HELP %127s", name) == 1)
         {
           cleanup_free char *type = xasprintf ("# TYPE %s ", name);
 
-          assert_non_null (strstr (out.data, type));
-          assert_null (strstr (strstr (out.data, type) + 1, type));
+          assert_non_null (strstr (out->data, type));
+          assert_null (strstr (strstr (out->data, type) + 1, type));
           strcpy (current, name);
           continue;
         }
@@ -148,13 +146,23 @@ test_the_format_is_one_a_scraper_takes (void **state)
       if (strcmp (name, current) != 0)
         fail_msg ("\"%s\" stands below the head of %s", line, current);
       cleanup_free char *series = xasprintf ("\n%.*s ", (int) (strrchr (line, ' ') - line), line);
-      seen = strstr (out.data, series);
+      seen = strstr (out->data, series);
       assert_non_null (seen);
       if (strstr (seen + 1, series) != NULL)
         fail_msg ("twice: %s", line);
       assert_true (isdigit ((unsigned char) strrchr (line, ' ')[1]));
     }
-  assert_true (samples > 60);
+  return samples;
+}
+
+static void
+test_the_format_is_one_a_scraper_takes (void **state)
+{
+  cleanup_buf struct buf out = { 0 };
+
+  (void) state;
+  print_full (&out);
+  assert_true (assert_scrapable (&out) > 60);
 }
 
 static void
@@ -213,6 +221,66 @@ test_the_process_is_read (void **state)
   assert_true (view.cpu_seconds >= 0);
 }
 
+/* ---- KubeRay's series ---- */
+
+static void
+add_cluster (struct controller *c, struct cache_source *source, const char *name, const char *rest)
+{
+  cleanup_free char *text = xasprintf ("{\"metadata\":{\"name\":\"%s\",\"namespace\":\"ns\",\"uid\":\"u-%s\","
+                                       "\"creationTimestamp\":\"2026-01-01T00:00:00Z\"%s}",
+                                       name, name, rest);
+  cleanup_json cJSON *object = NULL;
+  struct error err = { 0 };
+
+  if (json_parse (&object, text, strlen (text), &err) < 0)
+    fail_msg ("%s: %s", name, err.message);
+  cache_upsert (c->cache, source, object, 1);
+}
+
+#define PROVISIONED(status, since)                                                                                     \
+  "},\"status\":{\"conditions\":[{\"type\":\"HeadPodReady\",\"status\":\"True\"},{\"type\":\"RayClusterProvisioned\"," \
+  "\"status\":\"" status "\",\"lastTransitionTime\":\"" since "\"}]}"
+
+static void
+test_kuberays_series (void **state)
+{
+  static const char *const lines[] = {
+    "# TYPE kuberay_cluster_info gauge",
+    "kuberay_cluster_info{name=\"new\",namespace=\"ns\",uid=\"u-new\",owner_kind=\"None\"} 1",
+    "kuberay_cluster_info{name=\"up\",namespace=\"ns\",uid=\"u-up\",owner_kind=\"RayJob\"} 1",
+    "kuberay_cluster_condition_provisioned{name=\"new\",namespace=\"ns\",uid=\"u-new\",condition=\"false\"} 1",
+    "kuberay_cluster_condition_provisioned{name=\"up\",namespace=\"ns\",uid=\"u-up\",condition=\"true\"} 1",
+    "kuberay_cluster_condition_provisioned{name=\"down\",namespace=\"ns\",uid=\"u-down\",condition=\"false\"} 1",
+    "kuberay_cluster_provisioned_duration_seconds{name=\"up\",namespace=\"ns\",uid=\"u-up\"} 90",
+    "kuberay_cluster_provisioned_duration_seconds{name=\"skew\",namespace=\"ns\",uid=\"u-skew\"} 0",
+  };
+  const struct controller_options options = { 0 };
+  struct controller *c = controller_new (&options);
+  struct cache_source source = { .kind = CACHE_CLUSTER };
+  cleanup_buf struct buf series = { 0 }, out = { 0 };
+  const struct metrics_view view = { .version = "1", .kuberay = &series };
+
+  (void) state;
+  add_cluster (c, &source, "new", "}");
+  add_cluster (c, &source, "up",
+               ",\"labels\":{\"ray.io/originated-from-crd\":\"RayJob\"}" PROVISIONED ("True", "2026-01-01T00:01:30Z"));
+  add_cluster (c, &source, "down", PROVISIONED ("False", "2026-01-01T00:01:30Z"));
+  add_cluster (c, &source, "skew", PROVISIONED ("True", "2025-12-31T23:59:59Z"));
+  kuberay_metrics_print (&series, c);
+  controller_stop (c);
+  metrics_print (&out, &view);
+  for (size_t i = 0; i < sizeof (lines) / sizeof (lines[0]); i++)
+    {
+      cleanup_free char *line = xasprintf ("\n%s\n", lines[i]);
+
+      if (strstr (out.data, line) == NULL)
+        fail_msg ("no line \"%s\" in:\n%s", lines[i], out.data);
+    }
+  assert_null (strstr (out.data, "duration_seconds{name=\"new\""));
+  assert_null (strstr (out.data, "duration_seconds{name=\"down\""));
+  assert_scrapable (&out);
+}
+
 int
 main (void)
 {
@@ -222,6 +290,7 @@ main (void)
     cmocka_unit_test (test_buckets_grow),
     cmocka_unit_test (test_parts_that_are_off_are_left_out),
     cmocka_unit_test (test_the_process_is_read),
+    cmocka_unit_test (test_kuberays_series),
   };
 
   return cmocka_run_group_tests (tests, NULL, NULL);

@@ -109,10 +109,10 @@ test_forming_slice_is_completed_not_torn_down (void **state)
   world_plan (&w);
   assert_int_equal (world_ops (&w, RAY_OP_DELETE_POD), 0);
   assert_int_equal (world_ops (&w, RAY_OP_CREATE_POD), 2 + 2);
-  assert_string_equal (w.plan.ops[0].identity.replica_name, world_find (&w, "tpu", 0, 0)->replica_name);
+  assert_string_equal (w.plan.ops[1].identity.replica_name, world_find (&w, "tpu", 0, 0)->replica_name);
   world_settle (&w);
   assert_int_equal (world_count (&w, "tpu"), 4);
-  assert_string_equal (world_ledger (&w), "tpu=0c");
+  assert_string_equal (world_ledger (&w), "headgroup=0c;tpu=0c;cpu=0c,0c");
   world_free (&w);
 }
 
@@ -140,7 +140,7 @@ test_lost_host_replaces_the_whole_slice_under_new_names (void **state)
   world_settle (&w);
   assert_int_equal (world_count (&w, "tpu"), 4);
   assert_string_not_equal (world_find (&w, "tpu", 0, 0)->replica_name, old_name);
-  assert_string_equal (world_ledger (&w), "tpu=1c");
+  assert_string_equal (world_ledger (&w), "headgroup=0c;tpu=1c;cpu=0c,0c");
   world_free (&w);
 }
 
@@ -186,14 +186,14 @@ test_slice_on_its_way_out_is_not_completed_after_a_restart (void **state)
   world_plan (&w);
   world_apply (&w, fails_after_one_delete, &deletes);
   world_reap (&w);
-  assert_string_equal (world_ledger (&w), "tpu=1");
+  assert_string_equal (world_ledger (&w), "headgroup=0c;tpu=1;cpu=0c,0c");
   assert_int_equal (world_count (&w, "tpu"), 2);
   world_plan (&w);
   assert_int_equal (world_ops (&w, RAY_OP_CREATE_POD), 0);
   assert_int_equal (world_ops (&w, RAY_OP_DELETE_POD), 2);
   world_settle (&w);
   assert_int_equal (world_count (&w, "tpu"), 4);
-  assert_string_equal (world_ledger (&w), "tpu=1c");
+  assert_string_equal (world_ledger (&w), "headgroup=0c;tpu=1c;cpu=0c,0c");
   world_free (&w);
 }
 
@@ -238,7 +238,7 @@ test_scaling_keeps_indices_dense_and_takes_the_highest_first (void **state)
   world_settle (&w);
   world_run_all (&w);
   assert_int_equal (world_count (&w, "tpu"), 12);
-  assert_string_equal (world_ledger (&w), "tpu=0c,0c,0c");
+  assert_string_equal (world_ledger (&w), "headgroup=0c;tpu=0c,0c,0c;cpu=0c,0c");
   scale (&w, 0, 1);
   world_settle (&w);
   assert_int_equal (world_count (&w, "tpu"), 4);
@@ -345,7 +345,7 @@ test_group_that_left_the_spec_is_drained (void **state)
   world_settle (&w);
   assert_int_equal (world_count (&w, "tpu"), 0);
   assert_int_equal (world_count (&w, "cpu"), 2);
-  assert_string_equal (world_ledger (&w), "");
+  assert_string_equal (world_ledger (&w), "headgroup=0c;cpu=0c,0c");
   world_free (&w);
 }
 
@@ -522,6 +522,39 @@ test_dead_pods_are_replaced (void **state)
 }
 
 static void
+test_pods_that_vanished_unseen_come_back_under_other_names (void **state)
+{
+  struct world w;
+  char head[RAY_NAME_SIZE], worker[RAY_NAME_SIZE];
+
+  (void) state;
+  world_init (&w, two_groups);
+  world_settle (&w);
+  snprintf (head, sizeof (head), "%s", world_find (&w, RAY_HEAD_GROUP, -1, -1)->name);
+  snprintf (worker, sizeof (worker), "%s", world_find (&w, "cpu", 1, -1)->name);
+  for (size_t i = w.npods; i-- > 0;)
+    if (strcmp (w.pods[i]->name, head) == 0 || strcmp (w.pods[i]->name, worker) == 0)
+      world_vanish (&w, i);
+  world_settle (&w);
+  assert_string_not_equal (world_find (&w, RAY_HEAD_GROUP, -1, -1)->name, head);
+  assert_string_not_equal (world_find (&w, "cpu", 1, -1)->name, worker);
+  world_free (&w);
+}
+
+static void
+test_the_head_goes_first (void **state)
+{
+  struct world w;
+
+  (void) state;
+  world_init (&w, two_groups);
+  world_plan (&w);
+  assert_true (w.plan.ops[0].group->is_head);
+  assert_true (w.plan.ops[0].stage < w.plan.ops[1].stage);
+  world_free (&w);
+}
+
+static void
 test_head_stuck_terminating_is_replaced_after_the_timeout (void **state)
 {
   struct world w;
@@ -538,6 +571,8 @@ test_head_stuck_terminating_is_replaced_after_the_timeout (void **state)
   w.now_ms += 60000;
   world_plan (&w);
   assert_int_equal (world_ops (&w, RAY_OP_CREATE_POD), 1);
+  world_apply (&w, NULL, NULL);
+  world_plan (&w); /* the new head is written down */
   world_apply (&w, NULL, NULL);
   world_plan (&w);
   assert_int_equal (w.plan.nops, 0);
@@ -764,6 +799,8 @@ main (void)
     cmocka_unit_test (test_a_foreign_hash_is_replaced_not_compared),
     cmocka_unit_test (test_held_creations),
     cmocka_unit_test (test_dead_pods_are_replaced),
+    cmocka_unit_test (test_pods_that_vanished_unseen_come_back_under_other_names),
+    cmocka_unit_test (test_the_head_goes_first),
     cmocka_unit_test (test_head_stuck_terminating_is_replaced_after_the_timeout),
     cmocka_unit_test (test_suspension_deletes_all_and_makes_none),
     cmocka_unit_test (test_twins_are_reduced_to_the_better_one_without_end),

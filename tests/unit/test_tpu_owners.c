@@ -128,7 +128,7 @@ load_pathways (void)
 
   if (text_read_file (path, 1 << 20, &text, &err) < 0 || yaml_parse (&docs, buf_text (&text), text.len, &err) < 0)
     fail_msg ("%s: %s", path, err.message);
-  return cJSON_Duplicate (docs->child, true);
+  return cJSON_DetachItemFromArray (docs, 0);
 }
 
 /* As the controllers make it: the template of replicatedJob `index` with the facts of its JobSet. */
@@ -367,6 +367,7 @@ test_legacy_service_names (void **state)
       cleanup_json cJSON *pod = make_ray_pod ("tpu-v6e-slice", "4x4", "4", names[i].cluster, "g", 0, 1);
       cleanup_injection struct tpu_injection in = admit (pod, &options);
 
+      assert_int_equal (in.hosts, 4);
       assert_string_equal (json_str (pod, "spec", "subdomain"), names[i].service);
       assert_non_null (strstr (env_of (pod, "TPU_WORKER_HOSTNAMES"), json_str (pod, "spec", "subdomain")));
     }

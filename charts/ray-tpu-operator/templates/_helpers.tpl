@@ -114,6 +114,14 @@ namespaces are watched, a Role in each namespace otherwise.
   verbs: [list, watch]
 {{- end -}}
 
+{{/* Whether KubeRay's controller is at work, too. An install without cluster-wide rights does without. */}}
+{{- define "ray-tpu-operator.otherControllerRules" -}}
+- apiGroups: [coordination.k8s.io]
+  resources: [leases]
+  resourceNames: [ray-operator-leader]
+  verbs: [get, list]
+{{- end -}}
+
 {{/*
 Which namespaces' objects the webhooks see. Never the operator's own and never the system's: they must start while
 the operator is down.

@@ -22,6 +22,7 @@ kube_client_new (struct kube_client **out, const struct kube_config *config, con
   struct transport_options transport = {
     .user_agent = options->user_agent,
     .max_connections = connections,
+    .http1 = options->http1,
     .max_streams = (in_flight + connections - 1) / connections + SPARE_STREAMS,
   };
   struct kube_client *client = xcalloc (1, sizeof (*client));

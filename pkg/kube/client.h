@@ -51,7 +51,10 @@ struct kube_client_options
   const char *user_agent; /* e.g. "ray-tpu-operator/0.1.0" */
   int max_connections;    /* to the API server; 0: 4 */
   int max_in_flight;      /* requests (not watches) on the wire at once; the rest wait their turn. 0: 64 */
-  double qps;             /* client-side limit, 0: none (the default, design §3.5) */
+  /* HTTP/1.1, and a connection per request in flight. For who waits for large answers: libcurl 7.88, Debian 12's, now
+   * and then stops in the middle of one, until it times out, when it comes over HTTP/2. */
+  bool http1;
+  double qps; /* client-side limit, 0: none (the default, design §3.5) */
   int burst;
 };
 

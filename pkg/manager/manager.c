@@ -293,8 +293,8 @@ stop (struct manager *m)
   if (m->certs != NULL)
     certs_stop (m->certs);
   admission_server_stop (m->server);
-  if (m->place_client != NULL)
-    kube_client_shutdown (m->place_client);
+  if (m->bulk_client != NULL)
+    kube_client_shutdown (m->bulk_client);
   if (m->client != NULL)
     kube_client_shutdown (m->client); /* no pass waits for an answer any more; lease and events still may */
   controller_stop (m->controller);

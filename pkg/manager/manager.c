@@ -22,7 +22,7 @@
 
 /* Answering reviews takes microseconds, but finding a place for a Pod waits for the API server: as many Pods share one
  * reservation, and others are not held up. */
-#define WAITING_THREADS 16
+#define WAITING_THREADS 8
 
 static bool
 offline (const struct manager *m)

@@ -7,6 +7,7 @@
 #define ADMISSION_ADMISSION_H
 
 #include "json/json.h"
+#include "kube/client.h"
 #include "ray/ray.h"
 
 /* ---- one review ---- */
@@ -16,13 +17,13 @@ struct admission_request
   const char *uid, *group, *kind, *subresource; /* "" when absent; {"", "Pod"}, {"ray.io", "RayCluster"}, ... */
   const char *operation, *namespace, *name;     /* name is "" for a create with generateName */
   const cJSON *object, *old_object;             /* objects, or NULL when absent */
-  bool dry_run;                                 /* same answer: no handler has side effects */
+  bool dry_run;                                 /* same answer, without side effects */
 };
 
 struct admission_verdict
 {
   bool allowed;
-  int code;      /* status.code of a denial: 403 (also when 0), 422 or 500 */
+  int code;      /* status.code of a denial: 403 (also when 0), 422, 500 or 503 */
   char *message; /* of a denial; owned */
   cJSON *patch;  /* RFC 6902 array or NULL; owned. Empty is the same as none */
   cJSON
@@ -52,13 +53,23 @@ int admission_answer (const struct admission_route *route, bool strict, const ch
 
 /* ---- the handlers: each allows what is not its own (other kinds, operations, subresources) ---- */
 
+/* Gives places to pods that need one (tpu_place_needed). All replicas of the webhook share the Leases of `namespace`.
+ * Reservations of pods that never came count for ttl_ms: more than the API server takes for a request, 60 s, and the
+ * clocks of two replicas differ. */
+struct admission_allocator;
+struct admission_allocator *admission_allocator_new (struct kube_client *client, const char *namespace, int64_t ttl_ms);
+void admission_allocator_free (struct admission_allocator *allocator); /* NULL is fine */
+
 struct admission_policy
 {
   struct tpu_options tpu;        /* tpu.strict: an invalid TPU pod is denied (422) instead of admitted with a warning */
   const struct ray_options *ray; /* for ray_validate */
+  struct admission_allocator *allocator; /* NULL: pods that need a place are pods of unknown identity */
 };
 
-/* Pods on CREATE: tpu_inject; logs one line per injected pod and one per warning. */
+/* Pods on CREATE: tpu_inject, after a place was found for those that need one; logs one line per injected pod and one
+ * per warning. A pod for which there is no place at the moment is denied (503), strict or not: its controller tries
+ * again, while without its place it would be a useless host. */
 int admission_mutate_pod (void *policy, const struct admission_request *request, struct admission_verdict *verdict,
                           struct error *err);
 

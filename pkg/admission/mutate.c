@@ -2,7 +2,11 @@
 #include "admission/admission_internal.h"
 
 #include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
+
+#include "admission/allocate.h"
 
 /* Environment entries a patch adds: one per ".../env/-", all of a new ".../env" array. */
 static int
@@ -54,26 +58,133 @@ invalid_pod (const struct admission_request *request, struct admission_verdict *
   return 0;
 }
 
+/* ---- pods that need a place ---- */
+
+static void
+annotate (cJSON *patch, const char *key, int64_t value)
+{
+  char text[24];
+
+  snprintf (text, sizeof (text), "%" PRId64, value);
+  json_patch_op (patch, "add", cJSON_CreateString (text), "metadata", "annotations", key);
+}
+
+/* The annotations that tell a pod's place to tpu_inject, and its place and reservation to whoever looks for free places
+ * later. */
+static cJSON *
+annotations_of (const cJSON *pod, const struct place_entry *got)
+{
+  cJSON *patch = cJSON_CreateArray ();
+
+  if (!cJSON_IsObject (json_get (pod, "metadata", "annotations")))
+    json_patch_op (patch, "add", cJSON_CreateObject (), "metadata", "annotations");
+  annotate (patch, TPU_ANNOTATION_REPLICA_INDEX, got->place.replica);
+  annotate (patch, TPU_ANNOTATION_HOST_INDEX, got->place.host);
+  annotate (patch, ADMISSION_ANNOTATION_RESERVED_UNTIL, got->expires_ms);
+  return patch;
+}
+
+static int
+refuse_for_now (const struct admission_request *request, struct admission_verdict *verdict, const struct error *why)
+{
+  cleanup_free char *text = xasprintf ("%s; creating the Pod again will do", why->message);
+
+  log_warn ("denied pod for now", LF_STR ("namespace", request->namespace), LF_STR ("pod", admission_object_name (request)),
+            LF_STR ("reason", why->message));
+  admission_deny (verdict, 503, text);
+  return 0;
+}
+
+/* 1 with the annotations that give the pod a place; 0 when it needs none, can get none (then it is a pod of unknown
+ * identity, and the warning says why), or has been denied. */
+static int
+find_place (const struct admission_policy *policy, const struct admission_request *request,
+            struct admission_verdict *verdict, cJSON **annotations, struct error *err)
+{
+  struct tpu_place_need need;
+  struct place_entry got;
+  struct error why = { "" };
+  int ret;
+
+  if (policy->allocator == NULL || tpu_place_needed (&need, request->object, &policy->tpu, NULL) <= 0)
+    return 0; /* what is wrong with it tpu_inject says */
+  ret = admission_allocate (policy->allocator, request, &need, &got, &why);
+  if (ret == -EAGAIN)
+    return refuse_for_now (request, verdict, &why);
+  if (ret == -ENOSPC)
+    {
+      admission_warn (verdict, why.message);
+      return 0;
+    }
+  if (ret < 0)
+    return error_set (err, -ret, "%s", why.message);
+  *annotations = annotations_of (request->object, &got);
+  return 1;
+}
+
+/* ---- the whole ---- */
+
+/* Appends what is in `from` to `to`. */
+static void
+move_all (cJSON *to, cJSON *from)
+{
+  while (cJSON_GetArraySize (from) > 0)
+    json_push (to, cJSON_DetachItemFromArray (from, 0));
+}
+
+static int
+inject (const struct admission_policy *policy, const struct admission_request *request,
+        struct admission_verdict *verdict, const cJSON *pod, cJSON *patch, struct error *err)
+{
+  cleanup_injection struct tpu_injection injection = { 0 };
+  struct error why = { "" };
+  int ret = tpu_inject (&injection, pod, &policy->tpu, &why);
+
+  if (ret == -EINVAL)
+    return invalid_pod (request, verdict, policy->tpu.strict, &why);
+  if (ret < 0)
+    return error_set (err, -ret, "%s", why.message);
+  log_injection (request, &injection);
+  move_all (patch, injection.patch);
+  if (verdict->warnings == NULL)
+    verdict->warnings = cJSON_CreateArray ();
+  move_all (verdict->warnings, injection.warnings);
+  return 0;
+}
+
+static int
+inject_at (const struct admission_policy *policy, const struct admission_request *request,
+           struct admission_verdict *verdict, cJSON *annotations, struct error *err)
+{
+  cleanup_json cJSON *pod = cJSON_Duplicate (request->object, true);
+  int ret = json_patch_apply (pod, annotations, err);
+
+  return ret < 0 ? ret : inject (policy, request, verdict, pod, annotations, err);
+}
+
 int
 admission_mutate_pod (void *data, const struct admission_request *request, struct admission_verdict *verdict,
                       struct error *err)
 {
   const struct admission_policy *policy = data;
-  cleanup_injection struct tpu_injection injection = { 0 };
-  struct error why = { "" };
+  cleanup_json cJSON *patch = NULL;
   int ret;
 
   verdict->allowed = true;
   if (request->group[0] != '\0' || request->subresource[0] != '\0' || !text_eq (request->kind, "Pod")
       || !text_eq (request->operation, "CREATE"))
     return 0;
-  ret = tpu_inject (&injection, request->object, &policy->tpu, &why);
-  if (ret == -EINVAL)
-    return invalid_pod (request, verdict, policy->tpu.strict, &why);
-  if (ret < 0)
-    return error_set (err, -ret, "%s", why.message);
-  log_injection (request, &injection);
-  verdict->patch = take_ptr (injection.patch);
-  verdict->warnings = take_ptr (injection.warnings);
-  return 0;
+  ret = find_place (policy, request, verdict, &patch, err);
+  if (ret < 0 || !verdict->allowed)
+    return ret;
+  if (ret > 0)
+    ret = inject_at (policy, request, verdict, patch, err);
+  else
+    {
+      patch = cJSON_CreateArray ();
+      ret = inject (policy, request, verdict, request->object, patch, err);
+    }
+  if (ret == 0 && verdict->allowed)
+    verdict->patch = take_ptr (patch);
+  return ret;
 }

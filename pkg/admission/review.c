@@ -17,7 +17,7 @@ static const struct
 {
   int code;
   const char *reason; /* metav1.StatusReason */
-} reasons[] = { { 403, "Forbidden" }, { 422, "Invalid" }, { 500, "InternalError" } };
+} reasons[] = { { 403, "Forbidden" }, { 422, "Invalid" }, { 500, "InternalError" }, { 503, "ServiceUnavailable" } };
 
 void
 admission_verdict_free (struct admission_verdict *verdict)

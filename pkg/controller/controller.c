@@ -70,7 +70,10 @@ controller_work (struct controller *c, const char *key)
   else
     {
       int64_t start = clock_mono_us ();
-      enum controller_result result = reconcile_cluster (c, key);
+      enum controller_result result;
+
+      controller_start_child_sources (c);
+      result = reconcile_cluster (c, key);
 
       count_pass (c, result, clock_mono_us () - start);
     }

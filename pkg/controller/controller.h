@@ -12,8 +12,9 @@ struct controller;
 struct controller_options
 {
   struct kube_client *client;
-  struct kube_events *events;    /* may be NULL: no events */
-  const char *const *namespaces; /* watched namespaces; none: all */
+  struct kube_client *watch_client; /* for lists and watches; NULL: client */
+  struct kube_events *events;       /* may be NULL: no events */
+  const char *const *namespaces;    /* watched namespaces; none: all */
   size_t nnamespaces;
   const char *selector; /* RayClusters with these labels (kube/selector.h; checked); NULL or "": all */
   int workers;          /* reconcile threads; 0: 4 */

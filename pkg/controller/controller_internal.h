@@ -109,6 +109,7 @@ struct controller
   size_t nsources;
   pthread_t *threads;
   int nthreads;
+  atomic_bool children_watched;
   atomic_bool active; /* leader, and not stopping */
 
   pthread_mutex_t stats_lock;
@@ -124,6 +125,7 @@ void controller_work (struct controller *c, const char *key);
 void controller_observe (struct controller *c, enum cache_kind kind, const cJSON *object);
 void controller_observe_child (struct controller *c, enum ray_child_kind child, const cJSON *object);
 void controller_start_sources (struct controller *c);
+void controller_start_child_sources (struct controller *c); /* once; only who has a RayCluster needs them */
 void controller_stop_sources (struct controller *c);
 bool controller_sources_synced (const struct controller *c, struct error *why);
 void controller_count (struct controller *c, uint64_t *counter, uint64_t n);

@@ -5,21 +5,23 @@
 #include <stdlib.h>
 #include <string.h>
 
+struct watch
+{
+  enum cache_kind kind;
+  const char *name, *prefix, *plural, *selector;
+};
+
 struct source
 {
   struct cache_source cache_source;
+  struct watch watch;
   struct controller *controller;
   struct kube_informer *informer;
-  const char *name;
   char *namespace;
 };
 
 /* Headless Services carry that one label only (facts/kuberay.md §2.3), hence two lines for Services. */
-static const struct watch
-{
-  enum cache_kind kind;
-  const char *name, *prefix, *plural, *selector;
-} watches[] = {
+static const struct watch watches[] = {
   { CACHE_CLUSTER, "rayclusters", "/apis/ray.io/v1", "rayclusters", NULL },
   { CACHE_POD, "pods", "/api/v1", "pods", RAY_LABEL_CLUSTER },
   { CACHE_SERVICE, "services", "/api/v1", "services", RAY_LABEL_CLUSTER },
@@ -75,12 +77,27 @@ on_progress (void *data, uint64_t version)
 }
 
 static void
-start_source (struct controller *c, struct source *s, const struct watch *watch, enum ray_child_kind child,
-              const char *namespace)
+add_source (struct controller *c, const struct watch *watch, enum ray_child_kind child, const char *namespace)
 {
-  cleanup_free char *path = namespace ? xasprintf ("%s/namespaces/%s/%s", watch->prefix, namespace, watch->plural)
-                                      : xasprintf ("%s/%s", watch->prefix, watch->plural);
-  const char *selector = watch->kind == CACHE_CLUSTER && c->selector != NULL ? c->options.selector : watch->selector;
+  struct source *s = &c->sources[c->nsources++];
+
+  s->controller = c;
+  s->watch = *watch;
+  s->namespace = namespace ? xstrdup (namespace) : NULL;
+  s->cache_source = (struct cache_source){
+    .kind = watch->kind, .child = child, .namespace = s->namespace, .label = watch->selector
+  };
+}
+
+static void
+start_source (struct source *s)
+{
+  const struct watch *watch = &s->watch;
+  const struct controller_options *o = &s->controller->options;
+  cleanup_free char *path = s->namespace ? xasprintf ("%s/namespaces/%s/%s", watch->prefix, s->namespace, watch->plural)
+                                         : xasprintf ("%s/%s", watch->prefix, watch->plural);
+  /* Also of those that an answer brings (is_let_go). */
+  const char *selector = watch->kind == CACHE_CLUSTER ? o->selector : watch->selector;
   struct kube_informer_options options
       = { .path = path, .label_selector = selector, .name = watch->name, .transient = true };
   struct kube_informer_handler handler = {
@@ -92,22 +109,16 @@ start_source (struct controller *c, struct source *s, const struct watch *watch,
     .data = s,
   };
 
-  s->controller = c;
-  s->name = watch->name;
-  s->namespace = namespace ? xstrdup (namespace) : NULL;
-  s->cache_source = (struct cache_source){
-    .kind = watch->kind, .child = child, .namespace = s->namespace, .label = watch->selector
-  };
-  s->informer = kube_informer_start (c->options.client, &options, &handler);
+  s->informer = kube_informer_start (o->watch_client ? o->watch_client : o->client, &options, &handler);
 }
 
 static void
-start_child_source (struct controller *c, enum ray_child_kind child, const char *namespace)
+add_child_source (struct controller *c, enum ray_child_kind child, const char *namespace)
 {
   const struct ray_child_type *type = &ray_child_types[child];
   struct watch watch = { CACHE_CHILD, type->plural, type->prefix, type->plural, RAY_LABEL_CLUSTER };
 
-  start_source (c, &c->sources[c->nsources++], &watch, child, namespace);
+  add_source (c, &watch, child, namespace);
 }
 
 void
@@ -121,10 +132,23 @@ controller_start_sources (struct controller *c)
       const char *namespace = c->options.nnamespaces ? c->options.namespaces[n] : NULL;
 
       for (size_t w = 0; w < ARRAY_LEN (watches); w++)
-        start_source (c, &c->sources[c->nsources++], &watches[w], RAY_CHILD_SERVICE, namespace);
+        add_source (c, &watches[w], RAY_CHILD_SERVICE, namespace);
       for (size_t w = 0; w < ARRAY_LEN (watched_children); w++)
-        start_child_source (c, watched_children[w], namespace);
+        add_child_source (c, watched_children[w], namespace);
     }
+  for (size_t i = 0; i < c->nsources; i++)
+    if (c->sources[i].cache_source.kind != CACHE_CHILD)
+      start_source (&c->sources[i]);
+}
+
+void
+controller_start_child_sources (struct controller *c)
+{
+  if (atomic_exchange (&c->children_watched, true))
+    return;
+  for (size_t i = 0; i < c->nsources; i++)
+    if (c->sources[i].cache_source.kind == CACHE_CHILD)
+      start_source (&c->sources[i]);
 }
 
 void
@@ -151,7 +175,7 @@ controller_sources_synced (const struct controller *c, struct error *why)
       if (s->cache_source.kind == CACHE_CHILD || kube_informer_synced (s->informer))
         continue;
       kube_informer_error (s->informer, &err);
-      error_set (why, EAGAIN, "the list of %s is not complete yet%s%s", s->name, err.message[0] ? ": " : "",
+      error_set (why, EAGAIN, "the list of %s is not complete yet%s%s", s->watch.name, err.message[0] ? ": " : "",
                  err.message);
       return false;
     }

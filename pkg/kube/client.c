@@ -22,6 +22,7 @@ kube_client_new (struct kube_client **out, const struct kube_config *config, con
   struct transport_options transport = {
     .user_agent = options->user_agent,
     .max_connections = connections,
+    .http1 = options->http1,
     .max_streams = (in_flight + connections - 1) / connections + SPARE_STREAMS,
   };
   struct kube_client *client = xcalloc (1, sizeof (*client));
@@ -192,4 +193,17 @@ kube_client_stats (struct kube_client *client, struct kube_client_stats *stats)
   stats->watch_starts = atomic_load (&client->watch_starts);
   stats->watch_errors = atomic_load (&client->watch_errors);
   stats->in_flight = atomic_load (&client->in_flight_shown);
+}
+
+void
+kube_client_stats_add (struct kube_client_stats *sum, const struct kube_client_stats *other)
+{
+  for (size_t verb = 0; verb < KUBE_VERB_MAX; verb++)
+    for (size_t class = 0; class < ARRAY_LEN (sum->requests[verb]); class ++)
+      sum->requests[verb][class] += other->requests[verb][class];
+  sum->retries += other->retries;
+  sum->throttled += other->throttled;
+  sum->watch_starts += other->watch_starts;
+  sum->watch_errors += other->watch_errors;
+  sum->in_flight += other->in_flight;
 }

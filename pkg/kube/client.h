@@ -51,7 +51,10 @@ struct kube_client_options
   const char *user_agent; /* e.g. "ray-tpu-operator/0.1.0" */
   int max_connections;    /* to the API server; 0: 4 */
   int max_in_flight;      /* requests (not watches) on the wire at once; the rest wait their turn. 0: 64 */
-  double qps;             /* client-side limit, 0: none (the default, design §3.5) */
+  /* HTTP/1.1, and a connection per request in flight. For who waits for large answers: libcurl 7.88, Debian 12's, now
+   * and then stops in the middle of one, until it times out, when it comes over HTTP/2. */
+  bool http1;
+  double qps; /* client-side limit, 0: none (the default, design §3.5) */
   int burst;
 };
 
@@ -96,6 +99,7 @@ struct kube_client_stats
   int64_t in_flight;
 };
 void kube_client_stats (struct kube_client *client, struct kube_client_stats *stats);
+void kube_client_stats_add (struct kube_client_stats *sum, const struct kube_client_stats *other);
 const char *kube_verb_name (enum kube_verb verb); /* "get", "create", "update", "delete", "patch", ... */
 
 /* Escapes text for use in a path or query value. Owned by the caller. */

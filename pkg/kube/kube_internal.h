@@ -81,6 +81,7 @@ struct transport_options
   const char *user_agent;
   int max_connections;
   int max_streams; /* per connection; beyond that another connection is opened */
+  bool http1;      /* a connection per transfer instead, as many as it takes */
 };
 
 int transport_new (struct transport **t, const struct kube_config *config, const struct transport_options *options,

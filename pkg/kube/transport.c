@@ -31,7 +31,7 @@ struct transport
   struct transfer *active;
   CURL *idle[IDLE_HANDLES];
   size_t idle_count;
-  bool http1; /* the server does not speak HTTP/2: a connection per transfer */
+  bool http1; /* asked for, or the server does not speak HTTP/2: a connection per transfer */
 };
 
 /* ---- the inbox ---- */
@@ -234,6 +234,8 @@ take_handle (struct transport *t)
   curl_easy_setopt (easy, CURLOPT_BUFFERSIZE, RECEIVE_BUFFER);
   curl_easy_setopt (easy, CURLOPT_UPLOAD_BUFFERSIZE, SEND_BUFFER);
   curl_easy_setopt (easy, CURLOPT_WRITEFUNCTION, on_bytes);
+  if (t->http1)
+    curl_easy_setopt (easy, CURLOPT_HTTP_VERSION, (long) CURL_HTTP_VERSION_1_1);
   return easy;
 }
 
@@ -471,7 +473,9 @@ transport_new (struct transport **out, const struct kube_config *config, const s
       return ret < 0 ? ret : error_set (err, ENOMEM, "libcurl cannot start");
     }
   curl_multi_setopt (t->multi, CURLMOPT_PIPELINING, CURLPIPE_MULTIPLEX);
-  curl_multi_setopt (t->multi, CURLMOPT_MAX_HOST_CONNECTIONS, (long) options->max_connections + SPARE_CONNECTIONS);
+  t->http1 = options->http1;
+  curl_multi_setopt (t->multi, CURLMOPT_MAX_HOST_CONNECTIONS,
+                     options->http1 ? 0L : (long) options->max_connections + SPARE_CONNECTIONS);
   curl_multi_setopt (t->multi, CURLMOPT_MAX_CONCURRENT_STREAMS, (long) options->max_streams);
   t->user_agent = xstrdup (options->user_agent ? options->user_agent : "ray-tpu-operator");
   t->inbox_end = &t->inbox;

@@ -171,7 +171,11 @@ read_parts (struct manager *m, struct metrics_view *view, struct numbers *number
     }
   if (m->client != NULL)
     {
+      struct kube_client_stats bulk;
+
       kube_client_stats (m->client, &numbers->client);
+      kube_client_stats (m->bulk_client, &bulk);
+      kube_client_stats_add (&numbers->client, &bulk);
       view->client = &numbers->client;
     }
   if (m->server != NULL)

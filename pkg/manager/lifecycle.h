@@ -24,6 +24,7 @@ struct manager
   struct rivals *rivals;
   struct certs *certs; /* NULL without webhook, as is the next */
   struct admission_server *server;
+  struct kube_client *bulk_client; /* HTTP/1.1: lists and watches, whose large answers stall over HTTP/2 */
   struct status_server *status;
   struct status_route health_routes[HEALTH_ROUTES], metrics_route;
   struct status_route all_routes[HEALTH_ROUTES + 1];

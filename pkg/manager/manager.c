@@ -20,6 +20,10 @@
 #define BUSY_CPU_SECONDS 0.02
 #define BUSY_TICKS_MAX 60
 
+/* Answering reviews takes microseconds, but finding a place for a Pod waits for the API server: as many Pods share one
+ * reservation, and others are not held up. */
+#define WAITING_THREADS 16
+
 static bool
 offline (const struct manager *m)
 {
@@ -125,6 +129,7 @@ start_webhook (struct manager *m, const char *namespace, struct error *err)
     .bind_address = m->options->webhook_address,
     .routes = m->routes,
     .nroutes = ROUTE_MAX,
+    .threads = m->client != NULL ? WAITING_THREADS : 0,
     .strict = m->options->strict,
   };
   int ret = certs_new (&m->certs, m->options, namespace, err);
@@ -136,15 +141,22 @@ start_webhook (struct manager *m, const char *namespace, struct error *err)
 }
 
 static int
-start_client (struct manager *m, struct error *err)
+start_client (struct manager *m, const char *namespace, struct error *err)
 {
-  const struct kube_client_options options = {
+  struct kube_client_options options = {
     .user_agent = MANAGER_NAME "/" VERSION,
     .qps = m->options->qps,
     .burst = (int) (m->options->burst > 0 ? m->options->burst : (int64_t) (m->options->qps * 2)),
   };
+  int ret = kube_client_new (&m->client, &m->config, &options, err);
 
-  return kube_client_new (&m->client, &m->config, &options, err);
+  if (ret < 0)
+    return ret;
+  options.http1 = true;
+  ret = kube_client_new (&m->bulk_client, &m->config, &options, err);
+  if (ret == 0 && m->options->enable_webhook)
+    m->policy.allocator = admission_allocator_new (m->bulk_client, namespace, m->options->reservation_ms);
+  return ret;
 }
 
 static void
@@ -153,6 +165,7 @@ start_controller (struct manager *m)
   const struct manager_options *o = m->options;
   struct controller_options options = {
     .client = m->client,
+    .watch_client = m->bulk_client,
     .namespaces = (const char *const *) o->namespaces,
     .nnamespaces = o->nnamespaces,
     .selector = o->selector,
@@ -251,10 +264,10 @@ start (struct manager *m, struct error *err)
   namespace = namespace != NULL ? namespace : "default";
   set_policies (m);
   ret = health_start (m, err);
+  if (ret == 0 && !offline (m))
+    ret = start_client (m, namespace, err);
   if (ret == 0 && o->enable_webhook)
     ret = start_webhook (m, namespace, err);
-  if (ret == 0 && !offline (m))
-    ret = start_client (m, err);
   if (ret < 0)
     return ret;
   log_start (m);
@@ -280,6 +293,8 @@ stop (struct manager *m)
   if (m->certs != NULL)
     certs_stop (m->certs);
   admission_server_stop (m->server);
+  if (m->bulk_client != NULL)
+    kube_client_shutdown (m->bulk_client);
   if (m->client != NULL)
     kube_client_shutdown (m->client); /* no pass waits for an answer any more; lease and events still may */
   controller_stop (m->controller);
@@ -288,6 +303,8 @@ stop (struct manager *m)
   kube_events_free (m->events);
   status_server_stop (m->status);
   certs_free (m->certs);
+  admission_allocator_free (m->policy.allocator);
+  kube_client_free (m->bulk_client);
   kube_client_free (m->client);
   kube_config_free (&m->config);
   free (m->identity);

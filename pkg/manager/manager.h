@@ -32,6 +32,7 @@ struct manager_options
   } accelerator_labels, topology_labels; /* of nodes, the first that a Pod selects by counts */
   bool strict;
   bool legacy_service_names; /* Pods without a subdomain are those of KubeRay before 1.4 */
+  int64_t reservation_ms;
 
   const char *metrics_address, *health_address; /* "0": off */
 

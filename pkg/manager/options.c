@@ -45,6 +45,10 @@ static const struct flag flags[] = {
     "Label of nodes that names the topology of their slice.", NULL, 0, 0, NULL },
   { "kuberay-legacy-service-names", &flag_boolean, FIELD (legacy_service_names), "false",
     "Pods of KubeRay before 1.4, which cuts the names of long headless Services, are admitted.", NULL, 0, 0, NULL },
+  { "place-reservation", &flag_duration, FIELD (reservation_ms), "90s",
+    "How long a place in a TPU slice is kept for a Pod of a KubeRay without index labels that was admitted and\n"
+    "        has not been seen yet. Longer than the API server takes for a request, which is a minute.",
+    NULL, 1000, DAY_MS, NULL },
 
   { "metrics-bind-address", &flag_address_or_off, FIELD (metrics_address), ":8080", "Where /metrics is; 0: nowhere.",
     NULL, 0, 0, NULL },

@@ -158,7 +158,7 @@ def test_webhook_calls(chart):
     }  # fmt: skip
     assert {field: webhook[field] for field in ("failurePolicy", "sideEffects", "timeoutSeconds", "reinvocationPolicy", "matchPolicy")} == {
         "failurePolicy": "Fail",
-        "sideEffects": "None",
+        "sideEffects": "NoneOnDryRun",
         "timeoutSeconds": 10,
         "reinvocationPolicy": "IfNeeded",
         "matchPolicy": "Equivalent",

@@ -298,8 +298,13 @@ class Cluster:
         return sum(int(float(value)) for labels, value in lines if label in labels)
 
     def probe_tpu_pod(self, ns="default"):
-        """Creates, as a dry run, a Pod that requests TPUs; returns it as admitted or raises ApiError."""
+        """Creates, as a dry run, a Pod on a single TPU host; returns it as admitted or raises ApiError."""
         resources = {"limits": {TPU: "4"}, "requests": {TPU: "4"}}
         spec = {"containers": [{"name": "probe", "image": "probe", "resources": resources}]}
+        # A topology, without which a strict webhook admits nothing.
+        spec["nodeSelector"] = {
+            "cloud.google.com/gke-tpu-accelerator": "tpu-v6e-slice",
+            "cloud.google.com/gke-tpu-topology": "2x2",
+        }
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "webhook-probe"}, "spec": spec}
         return self.api.post(self.api.resource("pods").path(ns), pod, dryRun="All")

@@ -6,3 +6,9 @@ from harness import (  # noqa: F401
     pytest_runtest_makereport,
     start_operator,
 )
+from workload_controllers import (  # noqa: F401
+    jobset,
+    lws,
+    start_kuberay,
+    workload_tools,
+)

@@ -118,8 +118,10 @@ def shared_controller(cluster, request, directory, *flags, **options):
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item, call):
-    """Shows the ends of the operators' logs with a failed test."""
+    """Shows the ends of the logs of operators and other controllers with a failed test."""
     report = (yield).get_result()
     if report.failed:
         for operator in [o for node in item.listchain() for o in getattr(node, "operators", [])]:
             report.sections.append(("operator log", operator.log_tail()))
+        for controller in [c for node in item.listchain() for c in getattr(node, "controllers", [])]:
+            report.sections.append((f"{controller.name} log", controller.log_tail()))

@@ -15,7 +15,7 @@ enum phase
 
 struct kube_informer
 {
-  struct operator* op;
+  struct operator *op;
   struct kube_informer_handler handler;
   const char *label;
   enum kind kind;
@@ -61,6 +61,8 @@ kube_informer_start (struct kube_client *client, const struct kube_informer_opti
 void
 kube_informer_stop (struct kube_informer *inf)
 {
+  if (inf == NULL)
+    return;
   for (size_t i = 0; i < inf->op->ninformers; i++)
     if (inf->op->informers[i] == inf)
       inf->op->informers[i] = inf->op->informers[--inf->op->ninformers];

@@ -1,20 +1,24 @@
 #!/bin/bash
-# Builds the real Kubernetes parts the tests run against (kube-apiserver, kube-controller-manager, kubectl, etcd, helm)
-# from the Go modules pinned in go.mod, once, and prints the folder they are in as the last line of stdout. Progress
-# goes to stderr.
+# build.sh [kubernetes|workloads]: builds a set of what the tests run against, once, and prints the folder it is in as the
+# last line of stdout. Progress goes to stderr.
 #
-# The folder is ${RAY_TPU_OPERATOR_CACHE:-~/.cache/ray-tpu-operator}/<version>-<arch>-<hash>; the hash covers go.mod,
-# go.sum and the recipe below. Each binary appears in it by rename, complete; a killed build is resumed by the next run,
-# and concurrent runs wait for one another.
+#   kubernetes   kube-apiserver, kube-controller-manager, kubectl, etcd, helm: go.mod here
+#   workloads    the controllers of JobSet and LeaderWorkerSet (workloads/go.mod) and of KubeRay (kuberay/go.mod, because
+#                it needs older libraries). Their manifests are next to them, in manifests/NAME/
+#
+# The folder is ${RAY_TPU_OPERATOR_CACHE:-~/.cache/ray-tpu-operator}/<set>-<version>-<arch>-<hash>; the hash covers
+# go.mod, go.sum and the recipe below. Each binary appears in it by rename, complete; a killed build is resumed by the
+# next run, and concurrent runs wait for one another.
 #
 # KUBEBUILDER_ASSETS, when set, names a folder with kube-apiserver, etcd and kubectl: these (and whatever else of the
-# five it holds) are used as they are and only the rest is built. The printed folder then holds links.
+# set kubernetes it holds) are used as they are and only the rest is built. The printed folder then holds links.
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+set=${1:-kubernetes}
 export HOME="${HOME:-$(getent passwd "$(id -u)" | cut -d: -f6)}"
 cache=${RAY_TPU_OPERATOR_CACHE:-$HOME/.cache/ray-tpu-operator}
-assets=${KUBEBUILDER_ASSETS:-}
+assets=
 
 heartbeat=10        # seconds between two signs of life
 lock_patience=3600  # seconds to wait for another build
@@ -22,43 +26,75 @@ lock_patience=3600  # seconds to wait for another build
 say () { printf 'tools: %s\n' "$*" >&2; }
 fail () { printf 'tools: %s\n' "$@" >&2; exit 1; }
 
-# version_of MODULE: what go.mod requires.
-version_of () { sed -n "s|^\(require \)\?[[:space:]]*$1 \(v[^ ]*\).*|\2|p" "$here/go.mod" | head -n 1; }
+# version_of MODULE GO.MOD: what go.mod requires.
+version_of () { sed -n "s|^\(require \)\?[[:space:]]*$1 \(v[^ ]*\).*|\2|p" "$2" | head -n 1; }
 
-kubernetes=$(version_of k8s.io/kubernetes)
-helm=$(version_of helm.sh/helm/v3)
-[[ $kubernetes =~ ^v([0-9]+)\.([0-9]+)\. ]] || fail "go.mod requires no k8s.io/kubernetes"
-major=${BASH_REMATCH[1]} minor=${BASH_REMATCH[2]}
+# Each recipe sets names (the long build first, so that the total is known early), and for each of them the folder of
+# its go.mod, the package, the linker's flags and, where there is one, the module's folder of manifests.
+declare -A folder_of package_of stamps_of manifests_of=()
 
-# A binary built by 'go build' reports v0.0.0-master unless it is told its version.
-stamps="-s -w"
-for package in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
-  stamps+=" -X $package.gitVersion=$kubernetes -X $package.gitMajor=$major -X $package.gitMinor=$minor"
-done
-helm_stamps="-s -w -X helm.sh/helm/v3/internal/version.version=$helm"
-for package in helm.sh/helm/v3/pkg/chartutil helm.sh/helm/v3/pkg/lint/rules; do
-  helm_stamps+=" -X $package.k8sVersionMajor=$major -X $package.k8sVersionMinor=$minor"
-done
+kubernetes_recipe ()
+{
+  local kubernetes helm major minor package stamps helm_stamps name
+  assets=${KUBEBUILDER_ASSETS:-}
+  kubernetes=$(version_of k8s.io/kubernetes "$here/go.mod")
+  helm=$(version_of helm.sh/helm/v3 "$here/go.mod")
+  [[ $kubernetes =~ ^v([0-9]+)\.([0-9]+)\. ]] || fail "go.mod requires no k8s.io/kubernetes"
+  major=${BASH_REMATCH[1]} minor=${BASH_REMATCH[2]}
 
-# Binary, package, linker flags: the long build first, so that the total is known early.
-names=(kube-apiserver kube-controller-manager kubectl etcd helm)
-declare -A package_of=(
-  [kube-apiserver]=k8s.io/kubernetes/cmd/kube-apiserver
-  [kube-controller-manager]=k8s.io/kubernetes/cmd/kube-controller-manager
-  [kubectl]=k8s.io/kubernetes/cmd/kubectl
-  [etcd]=go.etcd.io/etcd/server/v3
-  [helm]=helm.sh/helm/v3/cmd/helm
-)
-declare -A stamps_of=(
-  [kube-apiserver]=$stamps [kube-controller-manager]=$stamps [kubectl]=$stamps [etcd]="-s -w" [helm]=$helm_stamps
-)
+  # A binary built by 'go build' reports v0.0.0-master unless it is told its version.
+  stamps="-s -w"
+  for package in k8s.io/component-base/version k8s.io/client-go/pkg/version; do
+    stamps+=" -X $package.gitVersion=$kubernetes -X $package.gitMajor=$major -X $package.gitMinor=$minor"
+  done
+  helm_stamps="-s -w -X helm.sh/helm/v3/internal/version.version=$helm"
+  for package in helm.sh/helm/v3/pkg/chartutil helm.sh/helm/v3/pkg/lint/rules; do
+    helm_stamps+=" -X $package.k8sVersionMajor=$major -X $package.k8sVersionMinor=$minor"
+  done
+
+  title="Kubernetes $kubernetes"
+  cost="5 to 15 minutes and about 5 GB in Go's caches"
+  version=$kubernetes
+  names=(kube-apiserver kube-controller-manager kubectl etcd helm)
+  package_of=(
+    [kube-apiserver]=k8s.io/kubernetes/cmd/kube-apiserver
+    [kube-controller-manager]=k8s.io/kubernetes/cmd/kube-controller-manager
+    [kubectl]=k8s.io/kubernetes/cmd/kubectl
+    [etcd]=go.etcd.io/etcd/server/v3
+    [helm]=helm.sh/helm/v3/cmd/helm
+  )
+  stamps_of=(
+    [kube-apiserver]=$stamps [kube-controller-manager]=$stamps [kubectl]=$stamps [etcd]="-s -w" [helm]=$helm_stamps
+  )
+  for name in "${names[@]}"; do folder_of[$name]=$here; done
+}
+
+workloads_recipe ()
+{
+  local kuberay=github.com/ray-project/kuberay/ray-operator jobset=sigs.k8s.io/jobset lws=sigs.k8s.io/lws name
+  version=$(version_of $kuberay "$here/kuberay/go.mod")
+  title="JobSet $(version_of $jobset "$here/workloads/go.mod"), LeaderWorkerSet $(version_of $lws "$here/workloads/go.mod")"
+  title+=", KubeRay $version"
+  cost="3 to 8 minutes and about 2 GB in Go's caches"
+  version=kuberay-$version
+  names=(kuberay jobset lws)
+  folder_of=([jobset]=$here/workloads [lws]=$here/workloads [kuberay]=$here/kuberay)
+  package_of=([jobset]=$jobset [lws]=$lws/cmd [kuberay]=$kuberay)
+  manifests_of=([jobset]=$jobset/config/components [lws]=$lws/config [kuberay]=$kuberay/config)
+  for name in "${names[@]}"; do stamps_of[$name]="-s -w"; done
+}
+
+case $set in
+  kubernetes | workloads) "${set}_recipe" ;;
+  *) fail "there is no set '$set': give kubernetes or workloads" ;;
+esac
 
 arch=$(uname -m)
 hash=$({
-  cat "$here/go.mod" "$here/go.sum"
+  for folder in $(printf '%s\n' "${folder_of[@]}" | sort -u); do cat "$folder/go.mod" "$folder/go.sum"; done
   for name in "${names[@]}"; do echo "$name ${package_of[$name]} ${stamps_of[$name]}"; done
 } | sha256sum | cut -c 1-12)
-bin=$cache/kubernetes-$kubernetes-$arch-$hash
+bin=$cache/$set-$version-$arch-$hash
 
 # What is to be built: all, or what the assets folder lacks.
 wanted=("${names[@]}")
@@ -106,6 +142,27 @@ take_lock ()
   done
 }
 
+# The user's own Go settings may pin a toolchain, a workspace or build flags; those of proxy and checksums are kept.
+go_settings ()
+{
+  export GOTOOLCHAIN=auto GOFLAGS=-mod=readonly GOWORK=off GO111MODULE=on CGO_ENABLED=0
+  GOOS=$("$go" env GOHOSTOS) GOARCH=$("$go" env GOHOSTARCH)
+  export GOOS GOARCH
+  unset GOEXPERIMENT
+}
+
+# Copied, because Go's module cache may be cleaned.
+copy_manifests ()
+{
+  local name=$1 from=${manifests_of[$1]:-} folder
+  [ -n "$from" ] || return 0
+  folder=$(cd "${folder_of[$name]}" && go_settings && "$go" list -f '{{.Module.Dir}}|{{.Module.Path}}' "${package_of[$name]}")
+  from=${folder%|*}/${from#"${folder#*|}"/}
+  rm -rf "$bin/manifests/$name"
+  mkdir -p "$bin/manifests"
+  cp -r --no-preserve=mode "$from" "$bin/manifests/$name"
+}
+
 # build NAME N TOTAL: builds one binary next to its place and renames it there. In a session of its own, so that cleanup
 # ends the compilers too.
 build ()
@@ -113,12 +170,8 @@ build ()
   local name=$1 n=$2 total=$3 start=$SECONDS beat=$SECONDS fetched status
   say "[$n/$total] $name"
   (
-    cd "$here"
-    # The user's own Go settings may pin a toolchain, a workspace or build flags; those of proxy and checksums are kept.
-    export GOTOOLCHAIN=auto GOFLAGS=-mod=readonly GOWORK=off GO111MODULE=on CGO_ENABLED=0
-    GOOS=$("$go" env GOHOSTOS) GOARCH=$("$go" env GOHOSTARCH)
-    export GOOS GOARCH
-    unset GOEXPERIMENT
+    cd "${folder_of[$name]}"
+    go_settings
     exec setsid "$go" build -trimpath -buildvcs=false -ldflags "${stamps_of[$name]}" \
       -o "$bin/.$name.new" "${package_of[$name]}"
   ) </dev/null >"$log" 2>&1 &
@@ -134,6 +187,7 @@ build ()
   status=0
   wait "$go_pid" || status=$?
   go_pid=
+  [ "$status" -ne 0 ] || copy_manifests "$name" 2>>"$log" || status=$?
   if [ "$status" -ne 0 ]; then
     rm -f "$bin/.$name.new"
     return "$status"
@@ -157,8 +211,8 @@ build_missing ()
   go=$("$here/find-go.sh") || fail "no Go 1.21 or newer found; 'make deps' installs one, or put one in PATH"
   rm -f "$bin"/.*.new
   log=$(mktemp)
-  say "building ${missing[*]} (Kubernetes $kubernetes) with $go"
-  say "this takes 5 to 15 minutes and about 5 GB in Go's caches, once; the result stays in $bin"
+  say "building ${missing[*]} ($title) with $go"
+  say "this takes $cost, once; the result stays in $bin"
   for name in "${missing[@]}"; do
     n=$((n + 1))
     for try in 1 2 3; do

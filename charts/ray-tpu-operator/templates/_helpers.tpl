@@ -93,7 +93,7 @@ namespaces are watched, a Role in each namespace otherwise.
   verbs: [create, patch]
 {{- end -}}
 
-{{/* What the operator does in its own namespace: its certificate, its Lease, its own events. */}}
+{{/* What the operator does in its own namespace: its certificate, its Leases, its own events. */}}
 {{- define "ray-tpu-operator.ownNamespaceRules" -}}
 {{- if .Values.webhook.enabled }}
 - apiGroups: [""]
@@ -104,10 +104,10 @@ namespaces are watched, a Role in each namespace otherwise.
   resourceNames: [{{ include "ray-tpu-operator.certSecretName" . }}]
   verbs: [get, list, watch, update, patch]
 {{- end }}
-{{- if .Values.leaderElect }}
+{{- if or .Values.leaderElect .Values.webhook.enabled }}
 - apiGroups: [coordination.k8s.io]
   resources: [leases]
-  verbs: [get, list, watch, create, update, patch]
+  verbs: [get, list, watch, create, update, patch, delete]
 {{- end }}
 - apiGroups: [events.k8s.io]
   resources: [events]
@@ -131,6 +131,16 @@ namespaces are watched, a Role in each namespace otherwise.
   resources: [leases]
   resourceNames: [ray-operator-leader]
   verbs: [get, list]
+{{- end }}
+
+{{/* What finding a place for Pods of a KubeRay without index labels reads: docs/injection.md. */}}
+{{- define "ray-tpu-operator.placeRules" -}}
+- apiGroups: [""]
+  resources: [pods]
+  verbs: [list]
+- apiGroups: [ray.io]
+  resources: [rayclusters]
+  verbs: [get]
 {{- end -}}
 
 {{/*

@@ -1,0 +1,309 @@
+/* book.c - the places of a group as the API server has them: a Lease, the pods, the RayCluster. */
+#include "admission/book.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "admission/allocate.h"
+
+#define ANNOTATION_RESERVED "ray-tpu-operator/reserved-places"
+#define ANNOTATION_WRITTEN_BY "ray-tpu-operator/written-by" /* nonce of the last write */
+#define LABEL_PLACES "ray-tpu-operator/places"              /* on every Lease of ours */
+
+#define PAGE "500"
+#define LEASE_KEPT_MS (INT64_C (25) * 60 * 60 * 1000) /* after its last write; reservations are for a day at most */
+#define SWEEP_MAX 20
+
+/* `rest` is "", "/NAME" or a query. */
+static char *
+leases_path (const struct book_of *of, const char *rest)
+{
+  return xasprintf ("/apis/coordination.k8s.io/v1/namespaces/%s/leases%s", of->lease_namespace, rest);
+}
+
+void
+book_open (struct book *b, const struct book_of *of, int64_t deadline_ms)
+{
+  cleanup_free char *slashed = xasprintf ("/%s", of->name);
+  uint64_t random = 0;
+
+  *b = (struct book){ .of = *of, .deadline_ms = deadline_ms, .places = { .hosts = of->hosts } };
+  b->path = leases_path (of, slashed);
+  if (getrandom (&random, sizeof (random), 0) != (ssize_t) sizeof (random))
+    random = (uint64_t) clock_mono_us () ^ ((uint64_t) getpid () << 40);
+  snprintf (b->nonce, sizeof (b->nonce), "%016" PRIx64, random);
+}
+
+void
+book_free (struct book *b)
+{
+  free (b->path);
+  cJSON_Delete (b->lease);
+  places_free (&b->places);
+}
+
+/* What the caller can do about a call that failed. */
+static int
+explain (const struct kube_response *response, struct error *err)
+{
+  bool refused = response->status == 401 || response->status == 403 || response->status == 422;
+
+  return error_set (err, refused ? EACCES : EAGAIN, "%s", response->error.message);
+}
+
+static int
+call (struct book *b, enum kube_verb verb, const char *path, const cJSON *body, struct kube_response *response,
+      struct error *err)
+{
+  cleanup_free char *text = body != NULL ? json_print (body) : NULL;
+  cleanup_free char *where = xstrdup (path);
+  int64_t left = b->deadline_ms - clock_mono_ms ();
+  const struct kube_request request = { .verb = verb, .path = where, .body = text, .timeout_ms = left };
+
+  if (left <= 0)
+    return error_set (err, EAGAIN, "the API server took too long");
+  kube_do (b->of.client, &request, response);
+  return 0;
+}
+
+bool
+book_is_ours (const struct book *b)
+{
+  return text_eq (json_str (b->lease, "metadata", "annotations", ANNOTATION_WRITTEN_BY), b->nonce);
+}
+
+static int
+read_lease (struct book *b, struct error *err)
+{
+  cleanup_response struct kube_response response = { 0 };
+  int ret = call (b, KUBE_GET, b->path, NULL, &response, err);
+
+  cJSON_Delete (take_ptr (b->lease));
+  if (ret < 0)
+    return ret;
+  if (!kube_ok (&response))
+    return response.status == 404 ? 0 : explain (&response, err);
+  b->lease = take_ptr (response.body);
+  return 0;
+}
+
+/* A broken list of reservations is dropped: it is ours alone, and the pods tell their places themselves. */
+static void
+note_reservations (struct book *b)
+{
+  const char *text = json_str (b->lease, "metadata", "annotations", ANNOTATION_RESERVED);
+  struct error err = { "" };
+
+  if (text != NULL && places_read (&b->places, text, clock_wall_ms (), &err) < 0)
+    log_warn ("reservations of TPU places are broken and forgotten", LF_STR ("namespace", b->of.namespace),
+              LF_STR ("lease", b->of.name), LF_STR ("error", err.message));
+}
+
+static int64_t
+index_of (const cJSON *pod, const char *label, const char *annotation)
+{
+  const char *text = json_str (pod, "metadata", "labels", label);
+  int64_t index;
+
+  if (text == NULL)
+    text = json_str (pod, "metadata", "annotations", annotation);
+  return text != NULL && text_to_int (text, 0, INT32_MAX, &index) == 0 ? index : -1;
+}
+
+static void
+note_pod (struct book *b, const cJSON *pod)
+{
+  const struct place place = { index_of (pod, RAY_LABEL_REPLICA_INDEX, TPU_ANNOTATION_REPLICA_INDEX),
+                               index_of (pod, RAY_LABEL_HOST_INDEX, TPU_ANNOTATION_HOST_INDEX) };
+  const char *phase = json_str (pod, "status", "phase");
+  const char *until = json_str (pod, "metadata", "annotations", ADMISSION_ANNOTATION_RESERVED_UNTIL);
+  int64_t until_ms = 0;
+  bool leaving = json_str (pod, "metadata", "deletionTimestamp") != NULL || text_eq (phase, "Failed")
+                 || text_eq (phase, "Succeeded");
+
+  text_to_int (log_nonnull (until), 0, INT64_MAX, &until_ms);
+  places_note (&b->places, place, leaving ? PLACE_LEAVING : PLACE_LIVE, until_ms);
+}
+
+static char *
+page_path (const struct book *b, const char *token)
+{
+  cleanup_free char *selector = xasprintf (RAY_LABEL_CLUSTER "=%s," RAY_LABEL_GROUP "=%s", b->of.cluster, b->of.group);
+  cleanup_free char *escaped = kube_escape (selector);
+  cleanup_free char *after = token != NULL ? kube_escape (token) : NULL;
+
+  return xasprintf ("/api/v1/namespaces/%s/pods?limit=" PAGE "&labelSelector=%s%s%s", b->of.namespace, escaped,
+                    after ? "&continue=" : "", log_nonnull (after));
+}
+
+/* Without a resourceVersion the list is as new as the moment it was asked for. */
+static int
+read_pods (struct book *b, struct error *err)
+{
+  cleanup_free char *token = NULL;
+
+  do
+    {
+      cleanup_response struct kube_response response = { 0 };
+      cleanup_free char *path = page_path (b, token);
+      int ret = call (b, KUBE_GET, path, NULL, &response, err);
+      const char *next;
+      const cJSON *pod;
+
+      if (ret < 0)
+        return ret;
+      if (!kube_ok (&response))
+        return explain (&response, err);
+      cJSON_ArrayForEach (pod, json_get (response.body, "items"))
+        note_pod (b, pod);
+      next = json_str (response.body, "metadata", "continue");
+      free (take_ptr (token));
+      token = next != NULL && next[0] != '\0' ? xstrdup (next) : NULL;
+    }
+  while (token != NULL);
+  return 0;
+}
+
+/* How many slices the group is to have. A RayCluster that is not there (somebody else makes such pods), or that does
+ * not know the group, sets no limit. */
+static int
+read_cluster (struct book *b, struct error *err)
+{
+  cleanup_response struct kube_response response = { 0 };
+  cleanup_cluster struct ray_cluster cluster = { 0 };
+  cleanup_free char *path = xasprintf ("/apis/ray.io/v1/namespaces/%s/rayclusters/%s", b->of.namespace, b->of.cluster);
+  const struct ray_group *group;
+  int ret = call (b, KUBE_GET, path, NULL, &response, err);
+
+  b->places.replicas = -1;
+  if (ret < 0)
+    return ret;
+  if (!kube_ok (&response))
+    return response.status == 404 ? 0 : explain (&response, err);
+  if (ray_cluster_decode (&cluster, response.body, b->of.namespace, NULL) < 0)
+    return 0;
+  group = ray_cluster_group (&cluster, b->of.group);
+  /* What numOfHosts says and what the topology has need not agree; pods are what KubeRay counts. */
+  if (group != NULL)
+    b->places.replicas = (group->replicas * group->hosts + b->places.hosts - 1) / b->places.hosts;
+  return 0;
+}
+
+/* Reservations in the book. */
+static size_t
+count_reserved (const struct book *b)
+{
+  size_t count = 0;
+
+  for (size_t i = 0; i < b->places.count; i++)
+    count += b->places.entries[i].holder == PLACE_RESERVED;
+  return count;
+}
+
+size_t
+book_reserved (const struct book *b)
+{
+  return count_reserved (b);
+}
+
+int
+book_read (struct book *b, struct error *err)
+{
+  int64_t hosts = b->places.hosts;
+  int ret = read_lease (b, err);
+
+  if (ret < 0 || book_is_ours (b))
+    return ret;
+  places_free (&b->places);
+  b->places = (struct places){ .hosts = hosts };
+  note_reservations (b);
+  b->reserved = count_reserved (b);
+  ret = read_pods (b, err);
+  return ret < 0 ? ret : read_cluster (b, err);
+}
+
+static cJSON *
+make_lease (struct book *b)
+{
+  cJSON *lease = b->lease != NULL ? cJSON_Duplicate (b->lease, true) : cJSON_CreateObject ();
+  cJSON *metadata = json_obj (lease, "metadata"), *annotations = json_obj (metadata, "annotations");
+  cleanup_free char *reserved = places_print (&b->places);
+  char now[CLOCK_RFC3339_MS_SIZE];
+
+  json_set_str (lease, "apiVersion", "coordination.k8s.io/v1");
+  json_set_str (lease, "kind", "Lease");
+  json_set_str (metadata, "name", b->of.name);
+  json_set_str (metadata, "namespace", b->of.lease_namespace);
+  json_set_str (json_obj (metadata, "labels"), LABEL_PLACES, "true");
+  clock_format_rfc3339_micro (clock_wall_ms (), now);
+  json_set_str (json_obj (lease, "spec"), "renewTime", now);
+  json_set_str (annotations, ANNOTATION_RESERVED, reserved);
+  json_set_str (annotations, ANNOTATION_WRITTEN_BY, b->nonce);
+  return lease;
+}
+
+int
+book_write (struct book *b, struct error *err)
+{
+  cleanup_json cJSON *lease = make_lease (b);
+  cleanup_response struct kube_response response = { 0 };
+  cleanup_free char *collection = leases_path (&b->of, "");
+  bool new = b->lease == NULL;
+  int ret = call (b, new ? KUBE_POST : KUBE_PUT, new ? collection : b->path, lease, &response, err);
+
+  if (ret < 0 || kube_ok (&response))
+    return ret;
+  if (response.status == 409 || (response.status == 404 && !new))
+    return 1;
+  return explain (&response, err);
+}
+
+/* ---- Leases that nobody needs any more ---- */
+
+/* Everything that an old Lease holds has expired; whoever is about to write to it finds it gone and makes a new one. */
+static void
+delete_lease (struct book *b, const cJSON *lease)
+{
+  cleanup_response struct kube_response response = { 0 };
+  cleanup_json cJSON *options = cJSON_CreateObject ();
+  cleanup_free char *slashed = xasprintf ("/%s", json_str (lease, "metadata", "name"));
+  cleanup_free char *path = leases_path (&b->of, slashed);
+
+  json_set_str (options, "apiVersion", "v1");
+  json_set_str (options, "kind", "DeleteOptions");
+  json_set_copy (json_obj (options, "preconditions"), "resourceVersion",
+                 json_get (lease, "metadata", "resourceVersion"));
+  call (b, KUBE_DELETE, path, options, &response, NULL);
+}
+
+static bool
+is_old (const cJSON *lease)
+{
+  const char *text = json_str (lease, "spec", "renewTime");
+  int64_t written_ms;
+
+  return text != NULL && clock_parse_rfc3339 (text, &written_ms) == 0 && clock_wall_ms () - written_ms > LEASE_KEPT_MS;
+}
+
+void
+book_sweep (struct book *b)
+{
+  cleanup_response struct kube_response response = { 0 };
+  cleanup_free char *path = leases_path (&b->of, "?limit=" PAGE "&labelSelector=ray-tpu-operator%2Fplaces");
+  const cJSON *lease;
+  int deleted = 0;
+
+  if (call (b, KUBE_GET, path, NULL, &response, NULL) < 0)
+    return;
+  cJSON_ArrayForEach (lease, json_get (response.body, "items"))
+    {
+      if (deleted == SWEEP_MAX || !is_old (lease))
+        continue;
+      delete_lease (b, lease);
+      deleted++;
+    }
+}

@@ -1,0 +1,48 @@
+/* book.h - the places of one worker group as the API server has them, for as long as it takes to read and write them.
+ */
+#ifndef ADMISSION_BOOK_H
+#define ADMISSION_BOOK_H
+
+#include "admission/places.h"
+#include "kube/client.h"
+
+/* Whose book. Texts are the caller's. */
+struct book_of
+{
+  struct kube_client *client;
+  const char *lease_namespace, *name; /* the Lease */
+  const char *namespace, *cluster, *group;
+  int64_t hosts; /* per slice */
+};
+
+struct book
+{
+  struct book_of of;
+  int64_t deadline_ms; /* monotonic */
+  char *path;          /* of the Lease */
+  cJSON *lease;        /* as read, NULL: there is none */
+  size_t reserved;     /* reservations in it that have not expired */
+  struct places places;
+  char nonce[17];
+};
+
+void book_open (struct book *b, const struct book_of *of, int64_t deadline_ms);
+void book_free (struct book *b);
+#define cleanup_book __attribute__ ((cleanup (book_free)))
+
+/* Reads the Lease, then the pods and the RayCluster, in this order: a reservation that somebody takes out of the Lease
+ * is that of a pod which the list then has. 0; -EAGAIN when trying again may help; another -errno when it will not. */
+int book_read (struct book *b, struct error *err);
+/* After book_read has read the Lease again: what is there is what this book has written, though its writing seemed to
+ * have failed. The places are then those of before. */
+bool book_is_ours (const struct book *b);
+size_t book_reserved (const struct book *b); /* reservations that are not used up */
+
+/* Writes the reservations, under the version that was read: 1 when somebody else has written meanwhile. */
+int book_write (struct book *b, struct error *err);
+
+/* Deletes Leases that nobody needs any more. For who has made a new one, so that there are never many more than groups
+ * in use. Its failure is nobody's. */
+void book_sweep (struct book *b);
+
+#endif

@@ -96,8 +96,8 @@ start_source (struct source *s)
   const struct controller_options *o = &s->controller->options;
   cleanup_free char *path = s->namespace ? xasprintf ("%s/namespaces/%s/%s", watch->prefix, s->namespace, watch->plural)
                                          : xasprintf ("%s/%s", watch->prefix, watch->plural);
-  /* Also of those that an answer brings (is_let_go). */
-  const char *selector = watch->kind == CACHE_CLUSTER ? o->selector : watch->selector;
+  const char *selector
+      = watch->kind == CACHE_CLUSTER && s->controller->selector != NULL ? o->selector : watch->selector;
   struct kube_informer_options options
       = { .path = path, .label_selector = selector, .name = watch->name, .transient = true };
   struct kube_informer_handler handler = {

@@ -129,28 +129,39 @@ add_custom_ports (cJSON *ports, const cJSON *custom)
 
 /* ---- labels ---- */
 
-/* What finds the head: the same five labels as upstream's, with the values the head pod really has. Upstream ignores
- * what the template or the group's `labels` override and then selects nothing (kuberay#571, #2151). */
+/* The five labels of upstream, with the values the head pod of this spec has. */
 static cJSON *
-head_selector (const struct ray_cluster *cluster)
+head_labels (const struct ray_cluster *cluster)
 {
   static const char *const overridable[] = { RAY_LABEL_IDENTIFIER, LABEL_APP_NAME, LABEL_CREATED_BY };
   cleanup_free char *identifier = xasprintf ("%s-head", cluster->name);
-  cJSON *selector = cJSON_CreateObject ();
+  cJSON *labels = cJSON_CreateObject ();
   char value[RAY_NAME_SIZE];
 
   ray_check_label (value, identifier);
-  json_set_str (selector, RAY_LABEL_CLUSTER, cluster->name);
-  json_set_str (selector, RAY_LABEL_NODE_TYPE, "head");
-  json_set_str (selector, RAY_LABEL_IDENTIFIER, value);
-  json_set_str (selector, LABEL_APP_NAME, "kuberay");
-  json_set_str (selector, LABEL_CREATED_BY, "kuberay-operator");
+  json_set_str (labels, RAY_LABEL_CLUSTER, cluster->name);
+  json_set_str (labels, RAY_LABEL_NODE_TYPE, "head");
+  json_set_str (labels, RAY_LABEL_IDENTIFIER, value);
+  json_set_str (labels, LABEL_APP_NAME, "kuberay");
+  json_set_str (labels, LABEL_CREATED_BY, "kuberay-operator");
   for (size_t i = 0; i < ARRAY_LEN (overridable); i++)
     {
-      json_set_str (selector, overridable[i], json_str (cluster->head.template, "metadata", "labels", overridable[i]));
-      json_set_str (selector, overridable[i], json_str (cluster->head.spec, "labels", overridable[i]));
+      json_set_str (labels, overridable[i], json_str (cluster->head.template, "metadata", "labels", overridable[i]));
+      json_set_str (labels, overridable[i], json_str (cluster->head.spec, "labels", overridable[i]));
     }
-  return selector;
+  return labels;
+}
+
+/* What finds a worker or the head: the two labels that nobody can override. Upstream selects the head by all five, and
+ * then selects nothing when the template overrides one, or is edited later: the running head keeps what it was made
+ * with (kuberay#571, #2151, #2564). */
+static void
+set_selector (cJSON *spec, const struct ray_cluster *cluster, const char *node_type)
+{
+  cJSON *selector = json_set (spec, "selector", cJSON_CreateObject ());
+
+  json_set_str (selector, RAY_LABEL_CLUSTER, cluster->name);
+  json_set_str (selector, RAY_LABEL_NODE_TYPE, node_type);
 }
 
 /* User's labels stay where the operator has none of that name; headServiceAnnotations beat the custom Service's. */
@@ -182,14 +193,15 @@ ray_build_head_service (const struct ray_cluster *cluster, const struct ray_opti
 {
   const cJSON *custom = json_get (cluster->head.spec, "headService");
   const char *type = json_str (cluster->head.spec, "serviceType");
-  cJSON *service, *spec, *selector = head_selector (cluster), *ports;
+  cleanup_json cJSON *labels = head_labels (cluster);
+  cJSON *service, *spec, *ports;
   char name[RAY_NAME_SIZE];
 
   if (type == NULL || *type == '\0')
     type = "ClusterIP";
   ray_head_service_name (name, cluster);
   service = ray_new_object (cluster, RAY_CHILD_SERVICE, name);
-  add_head_metadata (json_get (service, "metadata"), cluster, custom, selector);
+  add_head_metadata (json_get (service, "metadata"), cluster, custom, labels);
   spec = json_obj (service, "spec");
   if (cJSON_IsObject (custom))
     json_merge_flat (spec, json_get (custom, "spec"), true);
@@ -197,7 +209,7 @@ ray_build_head_service (const struct ray_cluster *cluster, const struct ray_opti
     make_headless (spec);
   if (json_str (spec, "type") == NULL || *json_str (spec, "type") == '\0')
     json_set_str (spec, "type", type);
-  json_set (spec, "selector", selector);
+  set_selector (spec, cluster, "head");
   ports = json_set (spec, "ports", cJSON_CreateArray ());
   add_custom_ports (ports, custom);
   add_head_ports (ports, cluster);
@@ -210,7 +222,7 @@ cJSON *
 ray_build_headless_service (const struct ray_cluster *cluster, const struct ray_options *options)
 {
   char name[RAY_NAME_SIZE];
-  cJSON *service, *spec, *selector;
+  cJSON *service, *spec;
 
   (void) options;
   ray_headless_service_name (name, cluster);
@@ -219,9 +231,7 @@ ray_build_headless_service (const struct ray_cluster *cluster, const struct ray_
   spec = json_obj (service, "spec");
   json_set_str (spec, "type", "ClusterIP");
   make_headless (spec);
-  selector = json_obj (spec, "selector");
-  json_set_str (selector, RAY_LABEL_CLUSTER, cluster->name);
-  json_set_str (selector, RAY_LABEL_NODE_TYPE, "worker");
+  set_selector (spec, cluster, "worker");
   ray_set_owner (service, cluster);
   return service;
 }

@@ -112,6 +112,24 @@ recreate (struct ray_planner *p)
   return true;
 }
 
+/* Whether the head is gone for good (§2.4.5): a RayJob whose submitter runs beside the head asks for that, because
+ * another head would know nothing of the job. Its workers are then nobody's to replace either. */
+static bool
+is_over (const struct ray_planner *p)
+{
+  const cJSON *conditions = json_get (p->cluster->object, "status", "conditions");
+  const char *asked = json_str (p->cluster->object, "metadata", "annotations", RAY_ANNOTATION_NO_HEAD_RESTART);
+
+  if (!text_eq (asked, "true")
+      || !text_eq (json_str (json_find (conditions, "type", "RayClusterProvisioned"), "status"), "True"))
+    return false;
+  for (size_t i = 0; i < p->observed->npods; i++)
+    if (ray_pod_owned (p->observed->pods[i], p->cluster) && text_eq (p->observed->pods[i]->node_type, "head")
+        && p->observed->pods[i]->deletion_ms == 0)
+      return false;
+  return true;
+}
+
 static void
 plan_pods (struct ray_planner *p)
 {
@@ -122,7 +140,7 @@ plan_pods (struct ray_planner *p)
       delete_all (p, "head", "the cluster is suspended");
       delete_all (p, "worker", "the cluster is suspended");
     }
-  if (suspension != RAY_ACTIVE || recreate (p))
+  if (suspension != RAY_ACTIVE || recreate (p) || is_over (p))
     return;
   ray_plan_group (p, &p->cluster->head);
   for (size_t i = 0; i < p->cluster->ngroups; i++)

@@ -16,6 +16,8 @@
 #include "ray/build.h"
 
 #define RAY_ANNOTATION_SLICES "ray-tpu-operator/slices"
+/* "true" on a RayCluster: once it was provisioned, a lost head is not replaced, and neither is any worker then. */
+#define RAY_ANNOTATION_NO_HEAD_RESTART "ray.io/disable-provisioned-head-restart"
 
 /* On the head: of the spec it was made from. "rto1-" and a hash; anything else was written by another operator. */
 /* On every pod: what its group's part of the spec was when it was made (ray_template_hash), to tell the user of pods

@@ -234,7 +234,8 @@ def test_the_services_are_headless_and_publish_pods_that_are_not_ready(worlds, n
         "app.kubernetes.io/name": "kuberay",
         "app.kubernetes.io/created-by": "kuberay-operator",
     }
-    assert (head["metadata"]["labels"], head["spec"]["selector"]) == (identity, identity)
+    assert head["metadata"]["labels"] == identity
+    assert head["spec"]["selector"] == {CLUSTER: NAME, NODE_TYPE: "head"}
     assert [(p["name"], p["port"], p["targetPort"], p["appProtocol"]) for p in head["spec"]["ports"]] == [
         ("client", 10001, 10001, "tcp"),
         ("dashboard", 8265, 8265, "tcp"),

@@ -580,6 +580,39 @@ test_head_stuck_terminating_is_replaced_after_the_timeout (void **state)
   world_free (&w);
 }
 
+/* Only once it was provisioned, and only when the head is lost, not a worker. */
+static void
+test_a_head_that_must_not_come_back_does_not (void **state)
+{
+  struct world w;
+  cJSON *condition;
+  size_t head = 0;
+
+  (void) state;
+  world_init (&w, two_groups);
+  json_set_str (json_obj (json_obj (w.object, "metadata"), "annotations"), RAY_ANNOTATION_NO_HEAD_RESTART, "true");
+  world_settle (&w);
+  condition = json_push_obj (json_arr (json_obj (w.object, "status"), "conditions"));
+  json_set_str (condition, "type", "RayClusterProvisioned");
+  json_set_str (condition, "status", "True");
+  for (size_t i = 0; i < w.npods; i++)
+    if (w.pods[i] == world_find (&w, "tpu", 0, 1))
+      world_vanish (&w, i);
+  world_settle (&w);
+  assert_int_equal (world_count (&w, "tpu"), 4);
+  while (strcmp (w.pods[head]->node_type, "head") != 0)
+    head++;
+  world_vanish (&w, head);
+  scale (&w, 0, 3);
+  world_plan (&w);
+  assert_int_equal (w.plan.nops, 0);
+  json_set_str (condition, "status", "False");
+  world_settle (&w);
+  assert_int_equal (world_count (&w, RAY_HEAD_GROUP), 1);
+  assert_int_equal (world_count (&w, "tpu"), 12);
+  world_free (&w);
+}
+
 static void
 test_suspension_deletes_all_and_makes_none (void **state)
 {
@@ -848,6 +881,7 @@ main (void)
     cmocka_unit_test (test_fixed_head_name),
     cmocka_unit_test (test_fixed_head_name_is_cut_as_upstream_does),
     cmocka_unit_test (test_suspension_deletes_all_and_makes_none),
+    cmocka_unit_test (test_a_head_that_must_not_come_back_does_not),
     cmocka_unit_test (test_twins_are_reduced_to_the_better_one_without_end),
     cmocka_unit_test (test_absurd_replicas_make_a_bounded_plan),
     cmocka_unit_test (test_clusters_that_are_not_ours_to_touch_get_no_plan),

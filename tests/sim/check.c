@@ -292,7 +292,11 @@ check_create (const struct call *call, const struct object *pod)
     return;
   now = look (r);
   if (now.live + now.bad == 1)
-    r->recorded = false; /* of an earlier life: the name is free, the ledger may have been forgotten with the group */
+    {
+      /* What is known is of an earlier life: the name is free, the ledger may have been forgotten with the group. */
+      r->recorded = false;
+      r->broken_rv = 0;
+    }
   if (r->recorded)
     sim_fail ("a slice known to have been complete gets a new host instead of being replaced: %s", p->name);
   if (now.live == 1)
@@ -363,8 +367,8 @@ check_delete (const struct call *call, const struct object *pod)
     return;
   r = record_of (p);
   now = look (r);
-  if (r->broken_rv > call->pod_view || (sim->overlap && has_twin (r)))
-    return; /* it lost a host of late: the picture this goes by may be of before, and what is left may look whole */
+  if (r->broken_rv != 0 || (sim->overlap && has_twin (r)))
+    return; /* it lost a host: what is left is to go, although it may look whole after numOfHosts was lowered */
   w.uid = p->owner_uid;
   while ((cluster = window_next (&w)) != NULL)
     if (excuses (cluster, r, &now, call->pod_view))

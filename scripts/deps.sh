@@ -16,7 +16,7 @@ set_name=${1:-test}
 # libc6-dev is only recommended by gcc, and recommendations are not installed here.
 build=(gcc libc6-dev make pkg-config libcurl4-openssl-dev libcjson-dev libmicrohttpd-dev libgnutls28-dev libssl-dev
        libyaml-dev uthash-dev)
-test=(libcmocka-dev python3 python3-pytest python3-yaml ca-certificates valgrind curl openssl procps git)
+test=(libcmocka-dev python3 python3-pytest python3-yaml python3-venv ca-certificates valgrind curl openssl procps git)
 check=(clang clang-format clang-tidy cppcheck)
 
 case $set_name in

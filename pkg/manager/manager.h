@@ -35,7 +35,6 @@ struct manager_options
   int64_t reservation_ms;
 
   const char *metrics_address, *health_address; /* "0": off */
-  bool kuberay_metrics;
 
   char **namespaces; /* watched; none: all. Owned */
   size_t nnamespaces;
@@ -43,7 +42,8 @@ struct manager_options
   int64_t workers, resync_ms;
   int64_t terminating_timeout_ms;
   const char *cluster_domain;
-  bool init_container, probes, login_shell, head_cluster_ip, random_delete, redis_cleanup, fixed_head_name;
+  bool init_container, probes, login_shell, head_cluster_ip, random_delete, redis_cleanup, fixed_head_name,
+      kuberay_metrics;
   const char *config_file; /* "": none */
   struct cJSON *config;    /* its content (manager/config_file.h), NULL: none. Owned */
 

@@ -842,8 +842,8 @@ test_fixed_head_name (void **state)
 static void
 test_fixed_head_name_is_cut_as_upstream_does (void **state)
 {
-  struct ray_cluster cluster = { .name = "ray-cluster-0000000000000000000000011111111122222233333333333333",
-                                 .head = { .is_head = true } };
+  struct ray_cluster cluster
+      = { .name = "ray-cluster-0000000000000000000000011111111122222233333333333333", .head = { .is_head = true } };
   char name[RAY_NAME_SIZE];
 
   (void) state;

@@ -178,7 +178,8 @@ check_pod_changed (const struct change *change)
 
   if (v->pod == NULL || v->pod->owner_uid[0] == '\0')
     return;
-  if (is_sound (change->before) && !is_sound (change->after))
+  /* Also when what was broken goes: what is left may look whole, after a change of numOfHosts above all. */
+  if (!is_sound (change->after) && (is_sound (change->before) || change->after == NULL))
     record_of (v->pod)->broken_rv = change->rv;
 }
 

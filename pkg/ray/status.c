@@ -328,6 +328,20 @@ condition_template (cJSON *status, const struct ray_cluster *cluster, const stru
   set_condition (status, cluster, "PodTemplateOutOfDate", "True", "SpecChanged", message.data, now_ms);
 }
 
+/* What the manifest asks for and this version leaves out must not go unnoticed. */
+static void
+condition_unsupported (cJSON *status, const struct ray_cluster *cluster, int64_t now_ms)
+{
+  cleanup_problems struct ray_problems features = { 0 };
+  cleanup_free char *text = NULL;
+
+  ray_unsupported (cluster, &features);
+  if (features.count == 0)
+    return;
+  text = ray_problems_text (&features);
+  set_condition (status, cluster, "UnsupportedFeature", "True", features.items[0].reason, text, now_ms);
+}
+
 static void
 condition_problems (cJSON *status, const struct ray_cluster *cluster, const struct ray_problems *problems,
                     int64_t now_ms)
@@ -379,6 +393,7 @@ ray_status_make (const struct ray_cluster *cluster, const struct ray_observed *o
   if (failed)
     set_condition (status, cluster, "ReplicaFailure", "True", failure->reason, failure->message, now_ms);
   condition_template (status, cluster, observed, now_ms);
+  condition_unsupported (status, cluster, now_ms);
   condition_problems (status, cluster, problems, now_ms);
   json_set_int (status, "observedGeneration", cluster->generation);
   return status;

@@ -262,6 +262,25 @@ test_pods_of_an_earlier_template_are_told_of (void **state)
 }
 
 static void
+test_features_left_out_are_a_condition (void **state)
+{
+  struct world w;
+
+  (void) state;
+  world_init (&w, manifest);
+  write_status (&w);
+  assert_null (condition (&w, "UnsupportedFeature"));
+  json_set_bool (json_obj (json_obj (w.object, "spec"), "tlsOptions"), "enabled", true);
+  write_status (&w);
+  assert_condition (&w, "UnsupportedFeature", "True", "UnsupportedRayClusterFeature");
+  assert_non_null (strstr (json_str (condition (&w, "UnsupportedFeature"), "message"), "tlsOptions"));
+  json_drop (json_get (w.object, "spec"), "tlsOptions");
+  write_status (&w);
+  assert_null (condition (&w, "UnsupportedFeature"));
+  world_free (&w);
+}
+
+static void
 test_suspension_goes_through_once_begun (void **state)
 {
   struct world w;
@@ -375,6 +394,7 @@ main (void)
     cmocka_unit_test (test_transition_times_move_only_with_the_status),
     cmocka_unit_test (test_failures_and_problems_are_conditions_that_go_away),
     cmocka_unit_test (test_pods_of_an_earlier_template_are_told_of),
+    cmocka_unit_test (test_features_left_out_are_a_condition),
     cmocka_unit_test (test_suspension_goes_through_once_begun),
     cmocka_unit_test (test_digest_explains_why_the_head_is_not_ready),
     cmocka_unit_test (test_digest_knows_a_dead_pod),

@@ -89,8 +89,8 @@ refuse_for_now (const struct admission_request *request, struct admission_verdic
 {
   cleanup_free char *text = xasprintf ("%s; creating the Pod again will do", why->message);
 
-  log_warn ("denied pod for now", LF_STR ("namespace", request->namespace), LF_STR ("pod", admission_object_name (request)),
-            LF_STR ("reason", why->message));
+  log_warn ("denied pod for now", LF_STR ("namespace", request->namespace),
+            LF_STR ("pod", admission_object_name (request)), LF_STR ("reason", why->message));
   admission_deny (verdict, 503, text);
   return 0;
 }

@@ -17,9 +17,10 @@ struct batch
   const struct ray_cluster *cluster;
   struct ray_plan *plan;
   struct applied *applied;
-  size_t first; /* of this stage */
-  bool stop;    /* send nothing more: refused by quota or policy, or not leader any more */
-  bool *taken;  /* create was answered 409: who has the name is to be found out */
+  size_t first;  /* of this stage */
+  unsigned term; /* leadership under which the plan was made */
+  bool stop;     /* send nothing more: refused by quota or policy, or not leader any more */
+  bool *taken;   /* create was answered 409: who has the name is to be found out */
 };
 
 static char *
@@ -218,7 +219,8 @@ batch_make (void *data, size_t i, struct kube_request *request)
   struct batch *b = data;
   const struct ray_op *op = &b->plan->ops[b->first + i];
 
-  if (b->stop || !atomic_load (&b->c->active))
+  /* Deletions come first in a stage and go on: they may be what makes room under a quota. */
+  if ((b->stop && op->kind == RAY_OP_CREATE_POD) || !controller_in_term (b->c, b->term))
     return -ECANCELED;
   return op_kinds[op->kind].make (b, op, request);
 }
@@ -295,7 +297,7 @@ retry_under_other_name (struct batch *b, size_t i)
       cleanup_response struct kube_response response = { 0 };
 
       ray_op_rename (op, b->cluster, attempt);
-      if (!atomic_load (&b->c->active) || make_pod (b, op, &request) < 0)
+      if (!controller_in_term (b->c, b->term) || make_pod (b, op, &request) < 0)
         return;
       kube_do (b->c->options.client, &request, &response);
       free (request.path);
@@ -324,7 +326,7 @@ static void
 run (struct batch *b, size_t first, size_t count)
 {
   b->first = first;
-  if (count == 0 || b->stop)
+  if (count == 0)
     return;
   kube_batch (b->c->options.client, count, BATCH_WINDOW, batch_make, batch_done, b);
   resolve_taken (b, first + count);
@@ -357,11 +359,11 @@ probe (struct batch *b, size_t first, size_t end)
 }
 
 void
-apply_plan (struct controller *c, const struct ray_cluster *cluster, struct ray_plan *plan, bool cautious,
-            struct applied *applied)
+apply_plan (struct controller *c, const struct ray_cluster *cluster, struct ray_plan *plan, unsigned term,
+            bool cautious, struct applied *applied)
 {
   cleanup_free bool *taken = xcalloc (plan->nops, sizeof (*taken));
-  struct batch b = { .c = c, .cluster = cluster, .plan = plan, .applied = applied, .taken = taken };
+  struct batch b = { .c = c, .cluster = cluster, .plan = plan, .applied = applied, .term = term, .taken = taken };
 
   for (size_t first = 0; first < plan->nops;)
     {

@@ -146,8 +146,15 @@ enqueue (void *data, const char *key)
 void
 controller_activate (struct controller *c)
 {
+  atomic_fetch_add (&c->term, 1);
   atomic_store (&c->active, true);
   cache_each_cluster (c->cache, enqueue, c);
+}
+
+bool
+controller_in_term (struct controller *c, unsigned term)
+{
+  return atomic_load (&c->active) && atomic_load (&c->term) == term;
 }
 
 void

@@ -111,6 +111,7 @@ struct controller
   int nthreads;
   atomic_bool children_watched;
   atomic_bool active; /* leader, and not stopping */
+  atomic_uint term;   /* counts the times it became active: what was begun in an earlier one is not gone on with */
 
   pthread_mutex_t stats_lock;
   struct controller_stats stats;
@@ -124,6 +125,8 @@ void controller_work (struct controller *c, const char *key);
 /* Hands the object of an API answer to the cache, through the source that watches its like. */
 void controller_observe (struct controller *c, enum cache_kind kind, const cJSON *object);
 void controller_observe_child (struct controller *c, enum ray_child_kind child, const cJSON *object);
+/* Whether what was begun in this term may still write. */
+bool controller_in_term (struct controller *c, unsigned term);
 void controller_start_sources (struct controller *c);
 void controller_start_child_sources (struct controller *c); /* once; only who has a RayCluster needs them */
 void controller_stop_sources (struct controller *c);
@@ -144,8 +147,8 @@ struct applied
 
 /* Sends the plan's operations, stage by stage, each stage in parallel. `cautious`: the last pass failed, so try one
  * create before the others. */
-void apply_plan (struct controller *c, const struct ray_cluster *cluster, struct ray_plan *plan, bool cautious,
-                 struct applied *applied);
+void apply_plan (struct controller *c, const struct ray_cluster *cluster, struct ray_plan *plan, unsigned term,
+                 bool cautious, struct applied *applied);
 
 /* ---- children.c ---- */
 

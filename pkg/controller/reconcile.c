@@ -19,6 +19,7 @@ struct pass
 {
   struct controller *c;
   const char *key;
+  unsigned term; /* of leadership, when it began */
   cJSON *object;
   struct ray_cluster cluster;
   struct ray_problems problems;
@@ -92,7 +93,7 @@ plan_and_apply (struct pass *p, const struct cache_snapshot *snapshot)
   ray_plan_make (&p->plan, &p->cluster, &snapshot->observed, &p->c->options.plan, clock_wall_ms ());
   if (p->children.gate != RAY_GATE_NONE)
     ray_plan_hold (&p->plan, p->children.gate == RAY_GATE_PODS);
-  apply_plan (p->c, &p->cluster, &p->plan, failed_before (&p->cluster), &p->applied);
+  apply_plan (p->c, &p->cluster, &p->plan, p->term, failed_before (&p->cluster), &p->applied);
   report_applied (p->c, &p->cluster, &p->plan, &p->applied);
 }
 
@@ -128,9 +129,10 @@ update_status (struct pass *p)
   cleanup_json cJSON *status = NULL;
   cleanup_json cJSON *patch = NULL;
   int64_t now = clock_wall_ms (), last = cache_status_time (p->c->cache, p->key);
+  int64_t judged = p->cluster.generation;
 
-  if (observe (p, &snapshot) < 0 || !is_ours (&p->cluster))
-    return;
+  if (observe (p, &snapshot) < 0 || !is_ours (&p->cluster) || p->cluster.generation != judged)
+    return; /* another spec came meanwhile: the pass that it has called for will judge it */
   status
       = ray_status_make (&p->cluster, &snapshot.observed, &p->c->options.plan, &p->problems, &p->applied.failure, now);
   p->ready = ray_status_ready (status);
@@ -157,14 +159,13 @@ schedule (struct pass *p)
   struct kube_queue *queue = p->c->queue;
   bool failed = p->applied.failure.reason != NULL || p->status_failed || p->children.failed || p->in_doubt;
 
-  if (failed)
+  /* An old picture is soon mended by the watch; should that be down, the backoff keeps us from asking for ever. */
+  if (failed || p->applied.conflict)
     kube_queue_retry (queue, p->key);
   else
     kube_queue_forget (queue, p->key);
   if (p->applied.unfinished)
     kube_queue_add (queue, p->key);
-  if (p->applied.conflict)
-    kube_queue_add_after (queue, p->key, CONFLICT_DELAY_MS);
   if (p->status_late)
     kube_queue_add_after (queue, p->key, STATUS_INTERVAL_MS);
   /* The suspend machine moves on what the status says (facts §2.6), and our own status writes wake nobody. */
@@ -235,7 +236,8 @@ run (struct pass *p)
       p->ended = teardown_run (p->c, &p->cluster, &snapshot.observed, &requeue_ms);
       if (p->ended)
         {
-          kube_queue_add_after (p->c->queue, p->key, requeue_ms);
+          if (requeue_ms > 0)
+            kube_queue_add_after (p->c->queue, p->key, requeue_ms);
           return CONTROLLER_REQUEUED;
         }
       tell_unsupported (p);
@@ -249,7 +251,7 @@ run (struct pass *p)
 enum controller_result
 reconcile_cluster (struct controller *c, const char *key)
 {
-  struct pass p = { .c = c, .key = key };
+  struct pass p = { .c = c, .key = key, .term = atomic_load (&c->term) };
   enum controller_result result = run (&p);
 
   if (p.object != NULL && !p.ended && is_ours (&p.cluster))

@@ -142,7 +142,7 @@ delete_pods (struct work *w)
   struct applied applied = { 0 };
 
   ray_plan_delete_all (&plan, w->cluster, w->observed, "the cluster is being deleted");
-  apply_plan (w->c, w->cluster, &plan, false, &applied);
+  apply_plan (w->c, w->cluster, &plan, atomic_load (&w->c->term), false, &applied);
   report_applied (w->c, w->cluster, &plan, &applied);
   return applied.failure.reason != NULL ? RETRY_MS : AGAIN_MS;
 }

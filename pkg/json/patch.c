@@ -86,7 +86,8 @@ find_parent (cJSON *root, const char *path, struct buf *token)
     }
 }
 
-/* Not by cJSON_InsertItemInArray: Debian's 1.7.15 refuses every place but the first. What comes behind is put behind again. */
+/* Not by cJSON_InsertItemInArray: Debian's 1.7.15 refuses every place but the first. What comes behind is put behind
+ * again. */
 static void
 insert (cJSON *array, int index, cJSON *value)
 {

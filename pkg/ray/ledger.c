@@ -115,6 +115,12 @@ ray_ledger_print (const struct ray_ledger *ledger)
   return buf_take (&out);
 }
 
+bool
+ray_ledger_holds (int64_t index)
+{
+  return index >= 0 && index < MAX_INDEX;
+}
+
 struct ray_ledger_entry
 ray_ledger_get (const struct ray_ledger *ledger, const char *group, int64_t index)
 {
@@ -130,7 +136,7 @@ ray_ledger_set (struct ray_ledger *ledger, const char *group, int64_t index, str
 {
   struct ray_ledger_entry old = ray_ledger_get (ledger, group, index);
 
-  if (index < 0 || index >= MAX_INDEX || (old.incarnation == entry.incarnation && old.complete == entry.complete))
+  if (!ray_ledger_holds (index) || (old.incarnation == entry.incarnation && old.complete == entry.complete))
     return;
   set_entry (make_group (ledger, group, strlen (group)), (size_t) index, entry);
   ledger->changed = true;

@@ -241,7 +241,7 @@ start_slice (struct ray_planner *p, const struct ray_group *group, int64_t index
   for (int64_t host = 0; host < group->hosts; host++)
     create_pod (p, group, name, index, host);
   for (size_t i = first; i < p->plan->nops; i++)
-    if (ray_group_lists (group, p->plan->ops[i].identity.name))
+    if (ray_group_lists (group, p->plan->ops[i].identity.name) && ray_ledger_holds (index))
       {
         /* The autoscaler still waits for a pod of this name to go: it must not come back. */
         p->plan->nops = first;

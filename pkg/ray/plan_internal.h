@@ -30,6 +30,7 @@ struct ray_ledger
  * treated as absent: names may then repeat, nothing worse. */
 void ray_ledger_parse (struct ray_ledger *ledger, const char *text);
 char *ray_ledger_print (const struct ray_ledger *ledger);
+bool ray_ledger_holds (int64_t index); /* beyond, nothing is written down */
 struct ray_ledger_entry ray_ledger_get (const struct ray_ledger *ledger, const char *group, int64_t index);
 void ray_ledger_set (struct ray_ledger *ledger, const char *group, int64_t index, struct ray_ledger_entry entry);
 void ray_ledger_retain (struct ray_ledger *ledger,

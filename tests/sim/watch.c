@@ -15,7 +15,7 @@ enum phase
 
 struct kube_informer
 {
-  struct operator *op;
+  struct operator* op;
   struct kube_informer_handler handler;
   const char *label;
   enum kind kind;

@@ -5,7 +5,7 @@
 #   demo         the tutorial on a real control plane on this machine
 #   test         everything: unit tests, also under ASan+UBSan and TSan, and integration tests on a real control plane
 #   unit         unit tests alone          asan, tsan   the same under sanitizers
-#   integration  pytest against a real kube-apiserver and etcd
+#   integration  pytest against a real kube-apiserver and etcd; integration-asan: with sanitizers in our programs
 #   check        clang-format, clang-tidy, cppcheck, generated files up to date
 #   bench        side-by-side measurements, printed as ratios
 #   fuzz         FUZZ_SECONDS=60 per target (needs clang)
@@ -44,7 +44,7 @@ BENCH_BIN := $(patsubst tests/bench/%.c,$(BUILD)/bench/%,$(wildcard tests/bench/
 FUZZ_BIN := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 C_FILES := $(wildcard pkg/*/*.[ch] cmd/*/*.[ch] tests/*/*.[ch])
 
-.PHONY: all deps unit-build bench-build demo test unit integration asan tsan check bench fuzz install clean
+.PHONY: all deps integration-asan unit-build bench-build demo test unit integration asan tsan check bench fuzz install clean
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -102,6 +102,13 @@ tsan:
 
 integration: all
 	@tests/run-pytest.sh tests/cli tests/integration tests/chart
+
+# The integration tests with programs that end in an error when they leak or misuse memory.
+integration-asan:
+	@$(MAKE) --no-print-directory all BUILD=$(BUILD)/asan SAN='-fsanitize=address,undefined -fno-sanitize-recover=all' \
+	  CFLAGS='-O1 -g -fno-omit-frame-pointer -Wno-format-truncation' LDFLAGS=
+	@RAY_TPU_OPERATOR_BIN=$(abspath $(BUILD)/asan/ray-tpu-operator) RAYTPU_BIN=$(abspath $(BUILD)/asan/raytpu) \
+	  tests/run-pytest.sh tests/cli tests/integration
 
 test:
 	@scripts/deps.sh test

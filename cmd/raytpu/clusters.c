@@ -47,6 +47,17 @@ write_ledger (struct world *w, const char *ledger)
   json_set_str (json_obj (json_obj (w->doc->object, "metadata"), "annotations"), RAY_ANNOTATION_SLICES, ledger);
 }
 
+/* The cluster a file came from has its pods; here there are none, and that must not look like a loss. */
+static void
+forget_complete (struct world *w)
+{
+  const char *text = json_str (w->doc->object, "metadata", "annotations", RAY_ANNOTATION_SLICES);
+  cleanup_free char *unseen = text ? ray_slices_unseen (text) : NULL;
+
+  if (unseen != NULL)
+    write_ledger (w, unseen);
+}
+
 /* A pod is built complete, and what there was to say about it is lost on the way; asked once more about the finished
  * pod, tpu_inject has nothing to add and the same to say. All pods of a group say the same, so the first one speaks. */
 static void
@@ -168,6 +179,7 @@ cluster_play (struct session *session, const struct document *doc, bool inject_t
   ray_unsupported (&cluster, &unsupported);
   report_problems (doc, "warning", &unsupported);
   note_inaction (doc, &cluster);
+  forget_complete (&w);
   if (!cluster.deleting)
     create_children (&w);
   play (&w);

@@ -168,3 +168,15 @@ ray_ledger_free (struct ray_ledger *ledger)
   free (ledger->groups);
   *ledger = (struct ray_ledger){ 0 };
 }
+
+char *
+ray_slices_unseen (const char *text)
+{
+  cleanup_ledger struct ray_ledger ledger = { 0 };
+
+  ray_ledger_parse (&ledger, text);
+  for (size_t i = 0; i < ledger.count; i++)
+    for (size_t k = 0; k < ledger.groups[i].count; k++)
+      ledger.groups[i].entries[k].complete = false;
+  return ray_ledger_print (&ledger);
+}

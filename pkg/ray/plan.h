@@ -141,6 +141,10 @@ void ray_plan_hold (struct ray_plan *plan, bool workers_too);
 void ray_plan_free (struct ray_plan *plan);
 #define cleanup_plan __attribute__ ((cleanup (ray_plan_free)))
 
+/* The slices annotation for a plan without a look at what exists: incarnations stay, so that names come out as in the
+ * cluster, but nothing counts as having been complete, and so as lost. Owned by the caller. */
+char *ray_slices_unseen (const char *text);
+
 /* The create was answered 409 and the pod of that name is somebody else's: takes the next name of this identity. */
 void ray_op_rename (struct ray_op *op, const struct ray_cluster *cluster, int attempt);
 

@@ -132,6 +132,7 @@ void ray_set_shell (cJSON *container, const struct ray_options *options, const c
 
 #define RAY_REASON_METADATA "InvalidRayClusterMetadata"
 #define RAY_REASON_SPEC "InvalidRayClusterSpec"
+#define RAY_REASON_UNSUPPORTED "UnsupportedRayClusterFeature"
 
 /* A field path such as spec.workerGroupSpecs[0].template; bounded, longer ones are cut. */
 struct ray_path

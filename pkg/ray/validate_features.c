@@ -149,9 +149,32 @@ warn_about_serve (const struct ray_cluster *cluster, struct ray_problems *proble
     return;
   service = ray_build_serve_service (cluster, &ray_default_options);
   if (service == NULL)
-    ray_problem (problems, "UnsupportedRayClusterFeature", "metadata.annotations[\"" RAY_ANNOTATION_SERVE_SERVICE "\"]",
+    ray_problem (problems, RAY_REASON_UNSUPPORTED, "metadata.annotations[\"" RAY_ANNOTATION_SERVE_SERVICE "\"]",
                  "asks for a Service, but the head's first container has no port named serve or serve-*: no Service is "
                  "made; add the port");
+}
+
+/* A template stands for all hosts of a slice: what it fixes that must differ from host to host cannot work. */
+static void
+warn_about_hosts (const struct ray_group *group, size_t index, struct ray_problems *problems)
+{
+  static const char *const own[] = { "hostname", "subdomain" };
+  const cJSON *spec = json_get (group->template, "spec"), *container;
+  struct ray_path path = ray_path ("spec.workerGroupSpecs[%zu].template.spec", index);
+
+  for (size_t i = 0; i < ARRAY_LEN (own); i++)
+    if (json_str (spec, own[i]) != NULL)
+      ray_problem (
+          problems, RAY_REASON_UNSUPPORTED, ray_path ("%s.%s", path.text, own[i]).text,
+          "is \"%.64s\" for every host, so that the hosts of a slice do not find each other: leave it out, it is "
+          "set for each host",
+          json_str (spec, own[i]));
+  cJSON_ArrayForEach (container, json_get (spec, "containers"))
+    if (json_str (json_find (json_get (container, "env"), "name", "TPU_WORKER_ID"), "value") != NULL)
+      ray_problem (
+          problems, RAY_REASON_UNSUPPORTED, ray_path ("%s.containers", path.text).text,
+          "TPU_WORKER_ID is fixed to the same value for every host of a slice: leave it out, each host is told "
+          "its own");
 }
 
 void
@@ -161,7 +184,10 @@ ray_check_unsupported (struct ray_problems *problems, const struct ray_cluster *
 
   for (size_t i = 0; i < ARRAY_LEN (features); i++)
     if (features[i].asked (spec))
-      ray_problem (problems, "UnsupportedRayClusterFeature", features[i].field,
-                   "is not implemented in this version: %s", features[i].consequence);
+      ray_problem (problems, RAY_REASON_UNSUPPORTED, features[i].field, "is not implemented in this version: %s",
+                   features[i].consequence);
   warn_about_serve (cluster, problems);
+  for (size_t i = 0; i < cluster->ngroups; i++)
+    if (cluster->groups[i].hosts > 1)
+      warn_about_hosts (&cluster->groups[i], i, problems);
 }

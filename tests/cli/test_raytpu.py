@@ -784,3 +784,40 @@ def test_objects_with_odd_values(seed):
     for command, originals in (("render", clusters), ("inject", pods)):
         items = [mutant(rng.choice(originals), rng) for _ in range(100)]
         answers(command, json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
+
+
+def tutorial_manifest(edit=lambda cluster: None):
+    cluster = yaml.safe_load((FIXTURES / "tutorial_a_v6e_4x4.yaml").read_text())
+    edit(cluster)
+    return yaml.safe_dump(cluster)
+
+
+def test_a_live_cluster_is_rendered_with_the_names_its_pods_have():
+    """The annotation of a live object says that slices were complete once: not that they are lost."""
+
+    def names(slices):
+        def live(cluster):
+            cluster["metadata"]["uid"] = "u-1"
+            cluster["metadata"]["annotations"] = {"ray-tpu-operator/slices": slices} if slices else {}
+
+        done = raytpu("render", "-f", "-", "-o", "json", stdin=tutorial_manifest(live))
+        return [item["metadata"]["name"] for item in done.items if item["kind"] == "Pod"]
+
+    fresh = names("")
+    assert names("headgroup=0c;v6e-16=0c") == fresh
+    replaced = names("headgroup=0c;v6e-16=1c")
+    assert (replaced[0], len(set(replaced) & set(fresh))) == (fresh[0], 1)
+
+
+@pytest.mark.parametrize("field", ["hostname", "subdomain", "TPU_WORKER_ID"])
+def test_what_a_template_cannot_say_for_every_host_is_warned_of(field):
+    def edit(cluster):
+        spec = cluster["spec"]["workerGroupSpecs"][0]["template"]["spec"]
+        if field.islower():
+            spec[field] = "same-for-all"
+        else:
+            spec["containers"][0]["env"].append({"name": field, "value": "0"})
+
+    for command in ("render", "validate"):
+        done = raytpu(command, "-f", "-", stdin=tutorial_manifest(edit))
+        assert [m for m in done.messages + done.out.splitlines() if "warning" in m and field in m], command

@@ -130,7 +130,7 @@ patch_remove (cJSON *parent, const char *token)
 static bool
 patch_replace (cJSON *parent, const char *token, const cJSON *value)
 {
-  int index;
+  int index = 0;
 
   if (child (parent, token, &index) == NULL)
     return false;

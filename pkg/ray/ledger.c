@@ -145,16 +145,18 @@ ray_ledger_set (struct ray_ledger *ledger, const char *group, int64_t index, str
 void
 ray_ledger_retain (struct ray_ledger *ledger, const struct ray_cluster *cluster)
 {
-  for (size_t i = 0; i < ledger->count;)
+  size_t kept = 0;
+
+  for (size_t i = 0; i < ledger->count; i++)
     if (ray_cluster_group (cluster, ledger->groups[i].name) != NULL)
-      i++;
+      ledger->groups[kept++] = ledger->groups[i];
     else
       {
         free (ledger->groups[i].name);
         free (ledger->groups[i].entries);
-        ledger->groups[i] = ledger->groups[--ledger->count];
-        ledger->changed = true;
       }
+  ledger->changed |= kept != ledger->count;
+  ledger->count = kept;
 }
 
 void

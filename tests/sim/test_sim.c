@@ -82,7 +82,7 @@ start_share (uint64_t first, uint64_t count, uint64_t share, pid_t *pid)
   if (*pid == 0)
     {
       t = play_share (first, count, share);
-      _exit (write (ends[1], &t, sizeof (t)) != sizeof (t));
+      _exit (write (ends[1], &t, sizeof (t)) == sizeof (t) ? 0 : 1);
     }
   close (ends[1]);
   return ends[0];

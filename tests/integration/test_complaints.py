@@ -240,8 +240,15 @@ def test_3868_another_head_has_another_name(cluster, namespace, create):
         (head,) = ray.heads()
         assert name_of(head) not in names
         names.add(name_of(head))
+        wait_until(lambda: written_down(ray), "the head in the RayCluster's ledger")
         cluster.delete("pods", name_of(head), namespace)
         wait_until(lambda: ray.heads() and uids(ray.heads()) != uids([head]), "another head")
+
+
+def written_down(ray):
+    """That the head exists is remembered, across restarts: a head that is gone after a few milliseconds may not be."""
+    slices = ray.get()["metadata"].get("annotations", {}).get("ray-tpu-operator/slices", "")
+    return any(part.startswith("headgroup=") and part.endswith("c") for part in slices.split(";"))
 
 
 def test_942_names_of_nobody_hold_nothing_up(cluster, namespace, create):

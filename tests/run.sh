@@ -28,8 +28,9 @@ part ()
   echo "=== $name: done in $((SECONDS - start)) s"
 }
 
-# The control plane takes minutes to build the first time: begin with it while nothing else competes for the cores.
+# These take minutes to build the first time: begin with them while nothing else competes for the cores.
 part "Kubernetes for the tests" tests/tools/build.sh
+part "JobSet, LeaderWorkerSet and KubeRay for the tests" tests/tools/build.sh workloads
 part "build" make --no-print-directory -j"$jobs" all unit-build
 part "unit tests" make --no-print-directory unit
 part "unit tests under ASan and UBSan" make --no-print-directory -j"$jobs" asan

@@ -7,7 +7,7 @@
 
 /* Pods one pass may create or delete; the rest waits for its turn behind other clusters (design §3.5, fairness). */
 #define MAX_OPS_PER_PASS 256
-#define BATCH_WINDOW 32
+#define BATCH_WINDOW 64
 /* Names tried for one pod when others' pods wear them. */
 #define MAX_RENAMES 5
 

@@ -1,18 +1,12 @@
 #!/bin/bash
 # run-unit.sh BINARY...: runs cmocka test programs, a line for each; ends with "N passed, N failed". The output of a program is shown
-# when it failed. A program that crashes or hangs counts as one failure. With RERUN_FAILED=1 a program that failed gets one
-# more chance, and is named as flaky when it takes it.
+# when it failed. A program that crashes or hangs (60 s) counts as one failure.
 set -uo pipefail
 passed=0 failed=0
 for bin in "$@"; do
   name=$(basename "$bin")
-  run () { out=$(timeout --kill-after=5 "${UNIT_TIMEOUT:-120}" "$bin" 2>&1 </dev/null); rc=$?; }
-  run
-  if [ $rc -ne 0 ] && [ "${RERUN_FAILED:-}" = 1 ]; then
-    printf '%s\n' "$out" | grep -E 'ERROR|LINE|FAILED' | sed 's/^/    first try: /' | head -n 20
-    run
-    [ $rc -ne 0 ] || echo "FLAKY: $name failed, then passed"
-  fi
+  out=$(timeout --kill-after=5 "${UNIT_TIMEOUT:-120}" "$bin" 2>&1 </dev/null)
+  rc=$?
   ok=$(grep -c '^\[       OK \]' <<<"$out")
   bad=$(grep -c '^\[  FAILED  \] [A-Za-z_0-9]*$' <<<"$out")
   # cmocka names each failed test twice: when it fails and in its summary.

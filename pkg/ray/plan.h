@@ -19,10 +19,10 @@
 /* "true" on a RayCluster: once it was provisioned, a lost head is not replaced, and neither is any worker then. */
 #define RAY_ANNOTATION_NO_HEAD_RESTART "ray.io/disable-provisioned-head-restart"
 
-/* On the head: of the spec it was made from. "rto1-" and a hash; anything else was written by another operator. */
 /* On every pod: what its group's part of the spec was when it was made (ray_template_hash), to tell the user of pods
  * that are out of date. Pods of other operators lack it, and nothing is said of them. */
 #define RAY_ANNOTATION_TEMPLATE_HASH "ray-tpu-operator/template-hash"
+/* On the head: of the spec it was made from. "rto1-" and a hash; anything else was written by another operator. */
 #define RAY_ANNOTATION_RECREATE_HASH "ray.io/upgrade-strategy-recreate-hash"
 #define RAY_RECREATE_HASH_PREFIX "rto1-"
 #define RAY_RECREATE_HASH_SIZE 32

@@ -123,7 +123,26 @@ take_token (struct kube_client *client)
   return true;
 }
 
-/* Sends what may be sent, first come, first served. */
+/* Calls that wait for their turn are served fairly by waiter (a batch is one): each call's turn is one after that of
+ * the waiter's call before it, but never in the past, so that a batch of hundreds does not keep a single call
+ * waiting (start-time fair queueing). Of equal turns the first come is served first. */
+static int
+by_turn (const struct kube_call *queued, const struct kube_call *added)
+{
+  return queued->turn <= added->turn ? -1 : 1;
+}
+
+static void
+take_turn (struct kube_call *call)
+{
+  struct kube_waiter *waiter = call->waiter;
+
+  call->turn = waiter->next_turn > call->client->turn ? waiter->next_turn : call->client->turn;
+  waiter->next_turn = call->turn + 1;
+  DL_INSERT_INORDER (call->client->line, call, by_turn);
+}
+
+/* Sends what may be sent, in the order of turns. */
 static void
 pump (struct kube_client *client)
 {
@@ -133,6 +152,7 @@ pump (struct kube_client *client)
 
       /* The analyzer does not know that only a list of one has no next. NOLINTNEXTLINE(clang-analyzer-core.*) */
       DL_DELETE (client->line, call);
+      client->turn = call->turn;
       send_call (call);
     }
 }
@@ -155,7 +175,7 @@ line_up (struct kube_call *call)
       return;
     }
   call->state = CALL_IN_LINE;
-  DL_APPEND (client->line, call);
+  take_turn (call);
   transport_timer (client->transport, &call->timer, call->deadline_ms - clock_mono_ms ());
   pump (client);
 }
@@ -271,6 +291,7 @@ kube_waiter_init (struct kube_waiter *waiter)
 {
   kube_cond_init (&waiter->cond);
   waiter->done = NULL;
+  waiter->next_turn = 0;
 }
 
 void

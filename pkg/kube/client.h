@@ -84,7 +84,8 @@ void kube_do (struct kube_client *client, const struct kube_request *request, st
  * called, on the calling thread, just before request i is sent, so that bodies need not exist all at once: it fills
  * *request (path and body are freed by the batch). `done` is called on the calling thread as answers come, in any
  * order; it may take the body out of the response. Stops asking for new requests when `make` returns non-zero or the
- * client is shut down; `done` is called for each request that was made. */
+ * client is shut down; `done` is called for each request that was made. Where requests have to wait for their turn
+ * (max_in_flight, qps), batches and single calls take turns: a long batch keeps nobody else waiting. */
 typedef int (*kube_make_fn) (void *data, size_t i, struct kube_request *request);
 typedef void (*kube_done_fn) (void *data, size_t i, struct kube_response *response);
 void kube_batch (struct kube_client *client, size_t count, size_t window, kube_make_fn make, kube_done_fn done,

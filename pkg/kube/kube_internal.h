@@ -142,6 +142,7 @@ struct kube_waiter
 {
   pthread_cond_t cond;
   struct kube_call *done;
+  uint64_t next_turn; /* transport thread only: of its next call, see call.c */
 };
 
 struct kube_call
@@ -158,6 +159,7 @@ struct kube_call
   enum call_state state;
   int attempts;
   bool token_retried;
+  uint64_t turn; /* its place in line, see call.c */
   int64_t deadline_ms;
   const char *given_up; /* why it ended without an answer, when not for the transfer's sake */
   struct kube_call *prev, *next;
@@ -206,7 +208,8 @@ struct kube_client
   pthread_mutex_t done_lock; /* guards every waiter's list */
 
   /* transport thread only */
-  struct kube_call *line, *busy;
+  struct kube_call *line, *busy; /* `line` by turn */
+  uint64_t turn;                 /* of the last call sent from the line */
   int in_flight;
   double tokens;
   int64_t tokens_at_us;

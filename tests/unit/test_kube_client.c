@@ -654,6 +654,57 @@ qps_is_a_limit_when_given (void **state)
   stop (&fake);
 }
 
+/* A single call beside a batch, made once the batch has begun. */
+struct bystander
+{
+  struct batch_log log; /* first: the batch's own */
+  struct kube_client *client;
+  pthread_t thread;
+  atomic_size_t done; /* requests of the batch */
+  size_t done_before; /* when the bystander's answer came */
+};
+
+static void *
+call_beside (void *data)
+{
+  struct bystander *b = data;
+  struct kube_request request = request_of (KUBE_GET, NULL);
+  cleanup_response struct kube_response response = { 0 };
+
+  kube_do (b->client, &request, &response);
+  b->done_before = response.status == 200 ? atomic_load (&b->done) : SIZE_MAX;
+  return NULL;
+}
+
+static void
+done_beside_a_bystander (void *data, size_t i, struct kube_response *response)
+{
+  struct bystander *b = data;
+
+  done_one (&b->log, i, response);
+  if (atomic_fetch_add (&b->done, 1) == 0)
+    pthread_create (&b->thread, NULL, call_beside, b);
+}
+
+static void
+a_long_batch_keeps_no_single_call_waiting (void **state)
+{
+  struct kube_client_options options = { .max_in_flight = 1 };
+  struct bystander b = { 0 };
+  struct fake fake;
+
+  (void) state;
+  start (&fake, NULL, 0, false);
+  fake.delay_ms = 5;
+  b.client = test_server_client (fake.server, &options);
+  kube_batch (b.client, 200, 200, make_one, done_beside_a_bystander, &b);
+  pthread_join (b.thread, NULL);
+  assert_int_equal (b.log.done, 200);
+  assert_in_range (b.done_before, 1, 199); /* 3 or 4 on an idle machine, 200 when it is first come, first served */
+  kube_client_free (b.client);
+  stop (&fake);
+}
+
 static void *
 call_many (void *data)
 {
@@ -738,6 +789,7 @@ main (void)
     cmocka_unit_test (shutdown_ends_a_batch),
     cmocka_unit_test (no_more_than_max_in_flight_are_on_the_wire),
     cmocka_unit_test (qps_is_a_limit_when_given),
+    cmocka_unit_test (a_long_batch_keeps_no_single_call_waiting),
     cmocka_unit_test (many_threads_share_a_client),
     cmocka_unit_test (text_is_escaped_for_queries),
     cmocka_unit_test (a_server_address_must_be_one),

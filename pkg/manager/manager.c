@@ -10,15 +10,13 @@
 
 #include "manager/config_file.h"
 #include "manager/lifecycle.h"
+#include "manager/trim.h"
 
 /* How often the main thread looks whether we are ready: closely while everything is starting, then for the log's sake.
  */
 #define EAGER_TICK_MS 5
 #define EAGER_FOR_MS 2000
 #define TICK_MS 1000
-/* A second that takes more than this is part of a burst; looking at ourselves takes a few milliseconds. */
-#define BUSY_CPU_SECONDS 0.02
-#define BUSY_TICKS_MAX 60
 
 /* Answering reviews takes microseconds, but finding a place for a Pod waits for the API server: as many Pods share one
  * reservation, and others are not held up. */
@@ -337,33 +335,10 @@ note_readiness (struct manager *m, bool was_ready)
   return ready;
 }
 
-/* What a burst needed goes back to the system once it is over; under load that never ends, now and then. */
-struct burst
-{
-  double cpu_seconds;
-  int busy_ticks;
-};
-
-static void
-trim_after_burst (struct burst *burst)
-{
-  struct metrics_view view = { 0 };
-  bool busy;
-
-  metrics_read_process (&view);
-  busy = view.cpu_seconds - burst->cpu_seconds > BUSY_CPU_SECONDS;
-  burst->cpu_seconds = view.cpu_seconds;
-  if (busy && ++burst->busy_ticks < BUSY_TICKS_MAX)
-    return;
-  if (burst->busy_ticks > 0)
-    malloc_trim (0);
-  burst->busy_ticks = 0;
-}
-
 static void
 wait_for_signal (struct manager *m, const sigset_t *signals)
 {
-  struct burst burst = { 0 };
+  struct trim trim = { .busy_ticks = 1 }; /* the start is a burst */
   bool ready = false;
 
   for (;;)
@@ -381,7 +356,7 @@ wait_for_signal (struct manager *m, const sigset_t *signals)
           return;
         }
       if (!eager)
-        trim_after_burst (&burst);
+        trim_tick (&trim);
     }
 }
 

@@ -117,18 +117,41 @@ class Bench:
             return not self.api.get(self.path("Pod", ns))["items"]
 
         wait_until(gone, f"no Pods in {ns}", 60)
+        for kind in CHILDREN:
+            self.api.delete(self.api.resource(kind).path(ns))
+        for claim in self.cluster.get_json("persistentvolumeclaims", ns=ns):  # whose finalizer nobody serves either
+            self.cluster.patch("persistentvolumeclaims", claim["metadata"]["name"], {"metadata": {"finalizers": None}}, ns)
         for service in self.cluster.get_json("services", ns=ns):
             self.cluster.delete("services", service["metadata"]["name"], ns)
         self.api.delete(self.api.resource("events.events.k8s.io").path(ns))
 
 
+# What a RayCluster may switch on that gives it more objects, longer Pods or more to watch.
+EVERYTHING = {
+    "rayVersion": "2.53.0",
+    "enableInTreeAutoscaling": True,
+    "autoscalerOptions": {"version": "v2", "idleTimeoutSeconds": 60},
+    "authOptions": {"mode": "token"},
+    "networkPolicy": {},
+    "gcsFaultToleranceOptions": {"backend": "rocksdb"},
+    "upgradeStrategy": {"type": "Recreate"},
+}
+# The objects this comes to, beside Pods and Services.
+CHILDREN = (
+    "serviceaccounts", "roles.rbac.authorization.k8s.io", "rolebindings.rbac.authorization.k8s.io", "secrets",
+    "networkpolicies.networking.k8s.io", "ingresses.networking.k8s.io", "persistentvolumeclaims",
+)
+
+
 def ray_cluster(name):
-    """The tutorial's cluster, of larger slices."""
+    """The tutorial's cluster, of larger slices and with everything switched on."""
     text = (TOP / "tests" / "fixtures" / "tutorial_a_v6e_4x4.yaml").read_text()
     cluster = yaml.safe_load(text.replace("${IMAGE_URI}", "example.com/ray:latest"))
     cluster["metadata"]["name"] = name
+    cluster["spec"] |= EVERYTHING
+    cluster["spec"]["headGroupSpec"]["enableIngress"] = True
     group = cluster["spec"]["workerGroupSpecs"][0]
-    group |= {"groupName": "slices", "replicas": SLICES, "maxReplicas": SLICES, "numOfHosts": HOSTS}
+    group |= {"groupName": "slices", "replicas": SLICES, "minReplicas": 0, "maxReplicas": SLICES, "numOfHosts": HOSTS}
     group["template"]["spec"]["nodeSelector"]["cloud.google.com/gke-tpu-topology"] = "16x16"
     return cluster
 

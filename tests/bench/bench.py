@@ -22,7 +22,8 @@ sys.path.insert(0, str(TOP / "tests" / "integration"))
 
 import yaml  # noqa: E402
 
-from cluster import Cluster, ControlPlane, wait_until  # noqa: E402
+import bench_kuberay  # noqa: E402
+from cluster import Cluster, ControlPlane, build_tools, wait_until  # noqa: E402
 from operator_process import Operator  # noqa: E402
 
 STARTS = 9
@@ -65,7 +66,7 @@ def tell(what, values):
 class Bench:
     def __init__(self, directory, build):
         self.directory, self.build = pathlib.Path(directory), pathlib.Path(build)
-        self.cluster = Cluster(ControlPlane(directory), self.build)
+        self.cluster = Cluster(ControlPlane(directory), build_tools())
         self.api = self.cluster.api
         started = dict(line.split()[:2] for line in (self.directory / "pids").read_text().splitlines())
         self.servers = [int(started[name]) for name in ("etcd", "kube-apiserver")]
@@ -143,13 +144,14 @@ CHILDREN = (
 )
 
 
-def ray_cluster(name):
+def ray_cluster(name, everything=True):
     """The tutorial's cluster, of larger slices and with everything switched on."""
     text = (TOP / "tests" / "fixtures" / "tutorial_a_v6e_4x4.yaml").read_text()
     cluster = yaml.safe_load(text.replace("${IMAGE_URI}", "example.com/ray:latest"))
     cluster["metadata"]["name"] = name
-    cluster["spec"] |= EVERYTHING
-    cluster["spec"]["headGroupSpec"]["enableIngress"] = True
+    if everything:
+        cluster["spec"] |= EVERYTHING
+        cluster["spec"]["headGroupSpec"]["enableIngress"] = True
     group = cluster["spec"]["workerGroupSpecs"][0]
     group |= {"groupName": "slices", "replicas": SLICES, "minReplicas": 0, "maxReplicas": SLICES, "numOfHosts": HOSTS}
     group["template"]["spec"]["nodeSelector"]["cloud.google.com/gke-tpu-topology"] = "16x16"
@@ -249,7 +251,7 @@ def measure_many(bench, operator):
     operator.terminate()
     operator.start()
     seen.append(resident(operator, f"fresh, ready after {operator.ready_seconds * 1000:.0f} ms"))
-    return max(seen)
+    return max(seen), ms
 
 
 # --- the table
@@ -265,6 +267,10 @@ class Table:
         met = value >= limit if at_least else value <= limit
         target = f"{'>=' if at_least else '<='} {limit:g}"
         self.rows.append((what, ours, reference, shown, target, "met" if met else "MISSED"))
+
+    def compare(self, what, ours, theirs, digits=0):
+        """Beside KubeRay: nothing to meet."""
+        self.rows.append((what, f"{ours:.{digits}f}", f"{theirs:.{digits}f}", f"{ours / theirs:.2f}", "", ""))
 
     def print(self):
         rows = [("", "ours", "reference", "ratio", "target", ""), *self.rows]
@@ -300,11 +306,18 @@ def main(directory, build, admission):
         say("\nMemory")
         time.sleep(REST_S)
         after = resident(operator, "after that")
-        many = measure_many(bench, operator)
+        many, many_ms = measure_many(bench, operator)
     table.add(f"{SLICES} x {HOSTS} hosts, ms to the last Pod", f"{ours:.0f}", f"{reference:.0f}", 1.5, ours / reference)
     table.add("resident MiB afterwards", f"{after:.1f}", "", 16)
     table.add(f"resident MiB with {MANY * PODS} Pods", f"{many:.1f}", "", 24)
     table.add("start to ready, ms", f"{start:.0f}", "", 100)
+    kuberay = bench_kuberay.measure(bench, say, tell, resident, ray_cluster, PODS, MANY, REST_S)
+    count = MANY * PODS
+    table.compare("beside KubeRay: 4 x 64 hosts, ms", ours, kuberay.creation)
+    table.compare(f"beside KubeRay: {count} Pods, s", many_ms / 1000, kuberay.many_ms / 1000, 1)
+    table.compare("beside KubeRay: MiB after 4 x 64 hosts", after, kuberay.after, 1)
+    table.compare(f"beside KubeRay: MiB with {count} Pods", many, kuberay.many, 1)
+    table.compare("beside KubeRay: start to ready, ms", start, kuberay.start)
     say(f"\n{os.cpu_count()} processors, load average now {os.getloadavg()[0]:.1f}: what others do falls on both sides")
     table.print()
 

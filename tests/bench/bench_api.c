@@ -228,6 +228,7 @@ struct run
   CURLM *multi;
   struct request *requests;
   size_t count, next, failed;
+  long failed_status;         /* of the last that failed; 0: no answer */
   struct curl_slist *headers; /* of one content type: that of the first request */
 };
 
@@ -266,7 +267,10 @@ turn (struct run *r, bool next)
 
       curl_easy_getinfo (easy, CURLINFO_RESPONSE_CODE, &status);
       if (msg->data.result != CURLE_OK || status < 200 || status > 299)
-        r->failed++;
+        {
+          r->failed++;
+          r->failed_status = status;
+        }
       curl_multi_remove_handle (r->multi, easy);
       if (next && r->next < r->count)
         {
@@ -326,7 +330,11 @@ run_requests (struct run *r, struct watch *watch)
   if (r->options->watch_path != NULL)
     stored = finish_watch (watch, r->failed == 0) - begin;
   if (r->failed > 0)
-    die (r->requests[0].path, "not every request was answered with success");
+    {
+      fprintf (stderr, "bench_api: %zu of %zu requests failed, the last one with status %ld\n", r->failed, r->count,
+               r->failed_status);
+      die (r->requests[0].path, "not every request was answered with success");
+    }
   if (r->options->watch_path != NULL && watch->last_ms <= 0)
     die (r->options->watch_path, "the watch ended, or time ran out, before all objects were stored");
   printf ("answered_ms=%.1f stored_ms=%.1f\n", answered, stored);

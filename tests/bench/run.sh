@@ -1,7 +1,7 @@
 #!/bin/bash
 # run.sh: what `make bench` runs after the build (BUILD: where that is, default build). Prints what it measures as it goes
 # and, at the end, one table of figures, targets and verdicts. A missed target is no error: the exit code only says whether
-# everything could be measured. Takes some three minutes; everything it starts is on loopback and ends with it.
+# everything could be measured. Takes some four minutes (and some more to build KubeRay, the first time); everything it starts is on loopback and ends with it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 build=$(cd "${BUILD:-build}" && pwd)

@@ -310,6 +310,12 @@ def test_values_reach_the_pod(chart):
     assert objects[("RoleBinding", SYSTEM, NAME)]["subjects"][0]["name"] == "mine"
 
 
+def test_a_pod_that_is_to_stop_answers_until_nobody_asks_it_any_more(chart):
+    assert container(chart.objects())["lifecycle"] == {"preStop": {"sleep": {"seconds": 5}}}
+    for values in (["stopDelaySeconds=0"], ["webhook.enabled=false"]):
+        assert "lifecycle" not in container(chart.objects(*set_values(values)))
+
+
 def test_configuration_is_a_file_of_the_operator(chart):
     values = ["configuration.enabled=true", "configuration.defaultPodLabels.team=ml"]
     objects = chart.objects(*set_values(values))

@@ -38,6 +38,10 @@ SIM_HELP_OBJ := $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out $(UNIT_SRC),$(wildc
 # The simulation is in the way of these calls (tests/sim/link.c).
 SIM_WRAP := $(patsubst %,-Wl$(comma)--wrap=%,clock_mono_ms clock_mono_us clock_wall_ms ray_plan_make)
 UNIT_BIN := $(UNIT_SRC:tests/%.c=$(BUILD)/tests/%)
+# The simulation has one thread: there is nothing in it for TSan to see, and it would take minutes.
+ifneq ($(findstring thread,$(SAN)),)
+UNIT_BIN := $(filter-out $(BUILD)/tests/sim/%,$(UNIT_BIN))
+endif
 TEST_CFLAGS := -DTEST_FIXTURES='"$(abspath tests/fixtures)"' -Itests/unit
 
 BENCH_BIN := $(patsubst tests/bench/%.c,$(BUILD)/bench/%,$(wildcard tests/bench/bench_*.c))

@@ -30,16 +30,23 @@ def _die_with_parent():
     _libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
+_given_ports = set()
+
+
 def free_port():
-    """A port of 127.0.0.1 nobody uses, below the range that the kernel takes for outgoing connections."""
+    """A port of 127.0.0.1 nobody uses, below the range that the kernel takes for outgoing connections. Never one that was
+    given before: its user may not have bound it yet."""
     for _ in range(1000):
         port = random.randrange(20000, 32000)
+        if port in _given_ports:
+            continue
         with socket.socket() as s:
             try:
                 s.bind(("127.0.0.1", port))
-                return port
             except OSError:
                 continue
+        _given_ports.add(port)
+        return port
     raise RuntimeError("no free port between 20000 and 32000 in 1000 tries")
 
 

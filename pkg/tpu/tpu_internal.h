@@ -93,7 +93,7 @@ void tpu_identify_jobset (struct tpu_identity *id, const cJSON *pod, const struc
 void tpu_identify_statefulset (struct tpu_identity *id, const cJSON *pod, const struct tpu_request *r,
                                const struct tpu_options *options, struct arena *arena);
 
-/* ---- env.c ---- */
+/* ---- env.c, and a file for each family of variables ---- */
 
 /* Appends env entries for every TPU container to patch, and to warnings what the user should know. */
 void tpu_env_patch (cJSON *patch, cJSON *warnings, const struct tpu_containers *containers, const struct tpu_request *r,

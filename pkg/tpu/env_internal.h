@@ -1,0 +1,69 @@
+/* env_internal.h - what the files that decide about the environment share: a plan per pod, a decision per container. */
+#ifndef TPU_ENV_INTERNAL_H
+#define TPU_ENV_INTERNAL_H
+
+#include "tpu/tpu_internal.h"
+
+#define TPU_ENV_ENTRIES_MAX 16
+#define TPU_PORT_MAX 65535
+
+struct tpu_entry
+{
+  const char *name, *value;
+  const char *field; /* fieldRef instead of a value */
+};
+
+/* A joined list that is the same for all containers and long enough to be made only once. */
+struct tpu_once
+{
+  bool made;
+  const char *value;
+};
+
+struct tpu_env_plan
+{
+  const struct tpu_request *request;
+  const struct tpu_identity *identity;
+  const struct tpu_containers *containers;
+  struct arena *arena;
+  cJSON *warnings;
+  struct tpu_hosts hosts;
+  struct tpu_once hostnames, processes, slicebuilder;
+};
+
+struct tpu_decision
+{
+  struct tpu_env_plan *plan;
+  const struct tpu_container *container;
+  const cJSON *env; /* the user's */
+  struct tpu_entry entries[TPU_ENV_ENTRIES_MAX];
+  size_t count;
+};
+
+/* ---- env.c: the user's entries, and ours ---- */
+
+const cJSON *tpu_env_find (const cJSON *env, const char *name); /* the last one counts, as it does for the kubelet */
+bool tpu_env_has (const struct tpu_decision *d, const char *name);
+/* What the entry says, "" when it says nothing, NULL when it cannot be seen from here. */
+const char *tpu_env_literal (const cJSON *entry);
+bool tpu_env_literal_port (const cJSON *entry, int64_t *port);
+void tpu_env_add (struct tpu_decision *d, const char *name, const char *value);
+const char *tpu_env_container_name (const struct tpu_decision *d);
+
+/* ---- decisions, one function per variable or family ---- */
+
+void tpu_env_megascale (struct tpu_decision *d); /* env_megascale.c */
+void tpu_env_hostnames (struct tpu_decision *d); /* env_hosts.c */
+void tpu_env_processes (struct tpu_decision *d); /* env_addresses.c */
+void tpu_env_torch (struct tpu_decision *d);     /* env_addresses.c */
+void tpu_env_worker_id (struct tpu_decision *d); /* env_hosts.c */
+
+/* Whether the container is told TPU_WORKER_HOSTNAMES and TPU_WORKER_ID. */
+bool tpu_env_wants_hosts (const struct tpu_decision *d); /* env_hosts.c */
+/* The lists that every container shares. */
+void tpu_env_name_hosts (struct tpu_env_plan *plan); /* env_hosts.c */
+/* Joins hosts with suffixes; the slice's own hosts only once. NULL with a warning when that is too long. */
+const char *tpu_env_join (struct tpu_env_plan *plan, struct tpu_once *once, const struct tpu_hosts *hosts,
+                          const struct tpu_word *suffixes, int64_t nsuffixes, const char *name); /* env_hosts.c */
+
+#endif

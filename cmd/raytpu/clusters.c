@@ -58,21 +58,6 @@ forget_complete (struct world *w)
     write_ledger (w, unseen);
 }
 
-/* A pod is built complete, and what there was to say about it is lost on the way; asked once more about the finished
- * pod, tpu_inject has nothing to add and the same to say. All pods of a group say the same, so the first one speaks. */
-static void
-warn_about_group (const struct world *w, const struct ray_op *op, const cJSON *pod)
-{
-  cleanup_injection struct tpu_injection injection = { 0 };
-  const cJSON *warning;
-
-  if (!w->options.inject_tpu || op->identity.replica_index != 0 || op->identity.host_index != 0
-      || tpu_inject (&injection, pod, &w->options.tpu, NULL) < 0)
-    return;
-  cJSON_ArrayForEach (warning, injection.warnings)
-    document_report ("warning", w->doc, "group %s: %s", op->group->name, cJSON_GetStringValue (warning));
-}
-
 static void
 create_pod (struct world *w, const struct ray_op *op)
 {
@@ -84,7 +69,6 @@ create_pod (struct world *w, const struct ray_op *op)
       document_error (w->session, w->doc, "%s", err.message);
       return;
     }
-  warn_about_group (w, op, pod);
   w->created (w->session, w->doc, pod);
   w->pods = xgrow (w->pods, w->npods, &w->pods_cap, sizeof (*w->pods));
   w->pods[w->npods++] = ray_pod_digest (pod);
@@ -154,7 +138,7 @@ cluster_play (struct session *session, const struct document *doc, bool inject_t
 {
   cleanup_cluster struct ray_cluster cluster = { 0 };
   cleanup_problems struct ray_problems problems = { 0 };
-  cleanup_problems struct ray_problems unsupported = { 0 };
+  cleanup_problems struct ray_problems warnings = { 0 };
   cleanup_world struct world w
       = { .session = session, .doc = doc, .cluster = &cluster, .options = ray_default_options, .created = created };
   struct error err = { "" };
@@ -176,8 +160,11 @@ cluster_play (struct session *session, const struct document *doc, bool inject_t
   session->failed |= problems.count > 0;
   if (problems.count > 0)
     return;
-  ray_unsupported (&cluster, &unsupported);
-  report_problems (doc, "warning", &unsupported);
+  if (inject_tpu)
+    ray_warnings (&cluster, &w.options, &warnings);
+  else
+    ray_unsupported (&cluster, &warnings); /* who injects the pods says the rest */
+  report_problems (doc, "warning", &warnings);
   note_inaction (doc, &cluster);
   forget_complete (&w);
   if (!cluster.deleting)

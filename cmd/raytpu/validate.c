@@ -34,7 +34,7 @@ take_cluster (struct session *session, const struct document *doc)
 {
   const struct ray_holder *holder = ray_holder_find (doc->kind);
   cleanup_cluster struct ray_cluster cluster = { 0 };
-  cleanup_problems struct ray_problems problems = { 0 }, unsupported = { 0 };
+  cleanup_problems struct ray_problems problems = { 0 }, warnings = { 0 };
   struct error err = { "" };
 
   if (ray_holder_spec (holder, doc->object) == NULL && json_get (doc->object, "spec", "clusterSelector") != NULL)
@@ -48,8 +48,8 @@ take_cluster (struct session *session, const struct document *doc)
   print_problems (session, doc, false, &problems);
   if (problems.count > 0)
     return;
-  ray_unsupported (&cluster, &unsupported);
-  print_problems (session, doc, true, &unsupported);
+  ray_warnings (&cluster, &ray_default_options, &warnings);
+  print_problems (session, doc, true, &warnings);
 }
 
 /* ---- Pods and workloads ---- */

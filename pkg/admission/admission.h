@@ -23,11 +23,11 @@ struct admission_request
 struct admission_verdict
 {
   bool allowed;
-  int code;      /* status.code of a denial: 403 (also when 0), 422, 500 or 503 */
-  char *message; /* of a denial; owned */
-  cJSON *patch;  /* RFC 6902 array or NULL; owned. Empty is the same as none */
-  cJSON
-      *warnings; /* array of strings or NULL; owned. Shown to the user: at most 16 of at most 256 bytes are passed on */
+  int code;        /* status.code of a denial: 403 (also when 0), 422, 500 or 503 */
+  char *message;   /* of a denial; owned */
+  cJSON *patch;    /* RFC 6902 array or NULL; owned. Empty is the same as none */
+  cJSON *warnings; /* array of strings or NULL; owned. Shown to the user: at most 16 are passed on, and where they are
+                      more than 4096 bytes 256 of each */
 };
 void admission_verdict_free (struct admission_verdict *verdict);
 #define cleanup_verdict __attribute__ ((cleanup (admission_verdict_free)))

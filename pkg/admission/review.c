@@ -8,8 +8,10 @@
 
 #define API_VERSION "admission.k8s.io/v1"
 
-/* The API server cuts a warning at 256 characters and all of them at 4096 (apiserver's
- * pkg/endpoints/filters/warning.go); cutting them here ends them in "..." instead of in the middle of a word. */
+/* The API server passes on 4096 characters of warnings as they are, and cuts each at 256 when there are more
+ * (apiserver's pkg/endpoints/filters/warning.go); cutting them here ends them in "..." instead of in the middle of a
+ * word. */
+#define WARNINGS_BYTES 4096
 #define WARNING_MAX 256
 #define WARNINGS_MAX 16
 
@@ -144,13 +146,24 @@ fitting (const char *text, size_t max)
   return len;
 }
 
+static size_t
+total_length (const cJSON *warnings)
+{
+  const cJSON *item;
+  size_t total = 0;
+
+  cJSON_ArrayForEach (item, warnings)
+    total += strlen (log_nonnull (cJSON_GetStringValue (item)));
+  return total;
+}
+
 static void
-write_warning (struct buf *out, const char *text)
+write_warning (struct buf *out, const char *text, bool whole)
 {
   char cut[WARNING_MAX + 1];
   size_t len = fitting (text, WARNING_MAX);
 
-  if (text[len] == '\0')
+  if (whole || text[len] == '\0')
     {
       text_quote_json (out, text);
       return;
@@ -166,6 +179,7 @@ write_warnings (struct buf *out, const cJSON *warnings)
 {
   int total = cJSON_GetArraySize (warnings), i = 0;
   int shown = total > WARNINGS_MAX ? WARNINGS_MAX - 1 : total; /* the last one tells of those left out */
+  bool whole = total_length (warnings) <= WARNINGS_BYTES;
   const cJSON *item;
 
   if (total == 0)
@@ -177,7 +191,7 @@ write_warnings (struct buf *out, const cJSON *warnings)
         break;
       if (i++ > 0)
         buf_char (out, ',');
-      write_warning (out, log_nonnull (cJSON_GetStringValue (item)));
+      write_warning (out, log_nonnull (cJSON_GetStringValue (item)), whole);
     }
   if (total > shown)
     buf_printf (out, ",\"and %d more warnings\"", total - shown);

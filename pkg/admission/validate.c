@@ -111,13 +111,13 @@ judge (struct admission_verdict *verdict, const struct ray_problems *found, cons
     admission_deny (verdict, 422, denial.data);
 }
 
-/* What the spec asks for and this version leaves out: no reason to refuse, but the user should know. */
+/* No reason to refuse it, but the user should know. */
 static void
-warn_unsupported (struct admission_verdict *verdict, const struct ray_cluster *cluster)
+warn_about (struct admission_verdict *verdict, const struct ray_cluster *cluster, const struct ray_options *options)
 {
   cleanup_problems struct ray_problems problems = { 0 };
 
-  ray_unsupported (cluster, &problems);
+  ray_warnings (cluster, options, &problems);
   for (size_t i = 0; i < problems.count; i++)
     {
       cleanup_free char *text = xasprintf ("%s: %s", problems.items[i].field, problems.items[i].message);
@@ -204,7 +204,7 @@ examine (const struct admission_request *request, struct admission_verdict *verd
       judge (verdict, &found, &old, old.count > 0 && update_only_scales (request, holder));
     }
   if (verdict->allowed)
-    warn_unsupported (verdict, &cluster);
+    warn_about (verdict, &cluster, options);
 }
 
 static void

@@ -183,7 +183,8 @@ void report_op_failure (struct controller *c, const struct ray_cluster *cluster,
 void report_event (struct controller *c, const struct ray_cluster *cluster, enum kube_event_type type,
                    const char *reason, const char *action, const char *note);
 void report_problems (struct controller *c, const struct ray_cluster *cluster, const struct ray_problems *problems);
-void report_unsupported (struct controller *c, const struct ray_cluster *cluster, const struct ray_problems *features);
+/* An event for each reason in a row. */
+void report_warnings (struct controller *c, const struct ray_cluster *cluster, const struct ray_problems *warnings);
 
 /* ---- reconcile.c ---- */
 

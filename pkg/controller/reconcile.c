@@ -74,15 +74,14 @@ is_news (const struct ray_cluster *cluster)
 }
 
 static void
-tell_unsupported (struct pass *p)
+tell_warnings (struct pass *p)
 {
-  cleanup_problems struct ray_problems features = { 0 };
+  cleanup_problems struct ray_problems warnings = { 0 };
 
   if (!is_news (&p->cluster))
     return;
-  ray_unsupported (&p->cluster, &features);
-  if (features.count > 0)
-    report_unsupported (p->c, &p->cluster, &features);
+  ray_warnings (&p->cluster, &p->c->options.ray, &warnings);
+  report_warnings (p->c, &p->cluster, &warnings);
 }
 
 static void
@@ -240,7 +239,7 @@ run (struct pass *p)
             kube_queue_add_after (p->c->queue, p->key, requeue_ms);
           return CONTROLLER_REQUEUED;
         }
-      tell_unsupported (p);
+      tell_warnings (p);
       plan_and_apply (p, &snapshot);
     }
   else if (p->problems.count > 0 && is_news (&p->cluster))

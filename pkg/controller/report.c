@@ -113,11 +113,18 @@ report_problems (struct controller *c, const struct ray_cluster *cluster, const 
 }
 
 void
-report_unsupported (struct controller *c, const struct ray_cluster *cluster, const struct ray_problems *features)
+report_warnings (struct controller *c, const struct ray_cluster *cluster, const struct ray_problems *warnings)
 {
-  cleanup_free char *text = ray_problems_text (features);
+  for (size_t i = 0, n; i < warnings->count; i += n)
+    {
+      const char *reason = warnings->items[i].reason;
+      cleanup_free char *text = NULL;
 
-  log_warn ("the RayCluster asks for what this version does not do", LF_STR ("namespace", cluster->namespace),
-            LF_STR ("cluster", cluster->name), LF_STR ("features", text));
-  emit (c, cluster, KUBE_EVENT_WARNING, "UnsupportedFeature", "Validate", text);
+      for (n = 1; i + n < warnings->count && text_eq (warnings->items[i + n].reason, reason);)
+        n++;
+      text = ray_problems_text (&(struct ray_problems){ .items = warnings->items + i, .count = n });
+      log_warn ("the RayCluster runs, but perhaps not as meant", LF_STR ("namespace", cluster->namespace),
+                LF_STR ("cluster", cluster->name), LF_STR ("reason", reason), LF_STR ("warnings", text));
+      emit (c, cluster, KUBE_EVENT_WARNING, reason, "Validate", text);
+    }
 }

@@ -133,6 +133,7 @@ void ray_set_shell (cJSON *container, const struct ray_options *options, const c
 #define RAY_REASON_METADATA "InvalidRayClusterMetadata"
 #define RAY_REASON_SPEC "InvalidRayClusterSpec"
 #define RAY_REASON_UNSUPPORTED "UnsupportedRayClusterFeature"
+#define RAY_REASON_TPU "TPUWarning"
 
 /* A field path such as spec.workerGroupSpecs[0].template; bounded, longer ones are cut. */
 struct ray_path
@@ -179,6 +180,8 @@ void ray_validate_group (struct ray_problems *problems, const struct ray_cluster
 void ray_validate_autoscaling (struct ray_problems *problems, const struct ray_cluster *cluster);
 void ray_validate_options (struct ray_problems *problems, const struct ray_cluster *cluster);
 void ray_check_unsupported (struct ray_problems *problems, const struct ray_cluster *cluster); /* ray_unsupported */
+void ray_check_slices (struct ray_problems *problems, const struct ray_cluster *cluster,
+                       const struct ray_options *options); /* the rest of ray_warnings */
 
 /* "a 4x4 v6e topology with 4 chips per host has 4 hosts", of a request whose hosts are known. */
 #define RAY_SLICE_TEXT_SIZE 192

@@ -309,3 +309,13 @@ ray_unsupported (const struct ray_cluster *cluster, struct ray_problems *problem
   ray_check_unsupported (problems, cluster);
   relocate (problems, first, cluster);
 }
+
+void
+ray_warnings (const struct ray_cluster *cluster, const struct ray_options *options, struct ray_problems *problems)
+{
+  size_t first = problems->count;
+
+  ray_check_unsupported (problems, cluster);
+  ray_check_slices (problems, cluster, options);
+  relocate (problems, first, cluster);
+}

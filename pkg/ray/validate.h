@@ -10,7 +10,7 @@
 
 struct ray_problem
 {
-  const char *reason; /* event reason: "InvalidRayClusterMetadata" or "InvalidRayClusterSpec" (§1.6) */
+  const char *reason; /* event reason: "InvalidRayClusterMetadata" or "InvalidRayClusterSpec" (§1.6); see below too */
   char *field;        /* "spec.workerGroupSpecs[0].numOfHosts". Owned */
   char *message;      /* one sentence with the value and the remedy. Owned */
 };
@@ -33,6 +33,10 @@ void ray_validate (const struct ray_cluster *cluster, const struct ray_options *
 /* Appends, with reason "UnsupportedRayClusterFeature", what the spec asks for and this version does not do yet. Such a
  * cluster is valid and is run without: the messages say what that means, for events and warnings. */
 void ray_unsupported (const struct ray_cluster *cluster, struct ray_problems *problems);
+
+/* Those of ray_unsupported, and with reason "TPUWarning" what tpu_inject warns of in the pods of a valid cluster: all
+ * that its author should know though it runs. For admission, `raytpu` and, once per generation, events. */
+void ray_warnings (const struct ray_cluster *cluster, const struct ray_options *options, struct ray_problems *problems);
 
 void ray_problems_free (struct ray_problems *problems);
 #define cleanup_problems __attribute__ ((cleanup (ray_problems_free)))

@@ -2,6 +2,7 @@
 #include "tpu/env_internal.h"
 
 #include <stdio.h>
+#include <string.h>
 
 /* ---- the user's entries ---- */
 
@@ -30,7 +31,9 @@ tpu_env_literal (const cJSON *entry)
 {
   const cJSON *from = json_get (entry, "valueFrom");
 
-  return from != NULL && !cJSON_IsNull (from) ? NULL : log_nonnull (json_str (entry, "value"));
+  const char *value = log_nonnull (json_str (entry, "value"));
+
+  return (from != NULL && !cJSON_IsNull (from)) || strstr (value, "$(") != NULL ? NULL : value;
 }
 
 bool
@@ -152,6 +155,7 @@ tpu_env_patch (cJSON *patch, cJSON *warnings, const struct tpu_containers *conta
       bool place = has_place (&d);
 
       d.env = json_get (d.container->object, "env");
+      tpu_env_check (&d, place);
       for (size_t i = 0; i < ARRAY_LEN (variables); i++)
         if (place || !variables[i].needs_identity)
           variables[i].decide (&d);

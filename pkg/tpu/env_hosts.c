@@ -77,13 +77,17 @@ tpu_env_hostnames (struct tpu_decision *d)
 }
 
 /* Several containers are several workers (rule 12, reports 17 and 33). */
+int64_t
+tpu_env_own_id (const struct tpu_decision *d)
+{
+  const struct tpu_identity *id = d->plan->identity;
+
+  return id->host * id->processes + d->container->slot;
+}
+
 void
 tpu_env_worker_id (struct tpu_decision *d)
 {
-  const struct tpu_env_plan *plan = d->plan;
-
   if (tpu_env_wants_hosts (d))
-    tpu_env_add (
-        d, "TPU_WORKER_ID",
-        arena_printf (plan->arena, "%" PRId64, plan->identity->host * plan->identity->processes + d->container->slot));
+    tpu_env_add (d, "TPU_WORKER_ID", arena_printf (d->plan->arena, "%" PRId64, tpu_env_own_id (d)));
 }

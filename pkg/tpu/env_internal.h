@@ -47,6 +47,8 @@ bool tpu_env_has (const struct tpu_decision *d, const char *name);
 /* What the entry says, "" when it says nothing, NULL when it cannot be seen from here. */
 const char *tpu_env_literal (const cJSON *entry);
 bool tpu_env_literal_port (const cJSON *entry, int64_t *port);
+/* Of MEGASCALE_NUM_SLICES: false when it is a literal that is no number of slices. 0: it is none that can be seen. */
+bool tpu_env_slices (const struct tpu_decision *d, int64_t *slices); /* env_megascale.c */
 void tpu_env_add (struct tpu_decision *d, const char *name, const char *value);
 const char *tpu_env_container_name (const struct tpu_decision *d);
 
@@ -60,10 +62,17 @@ void tpu_env_worker_id (struct tpu_decision *d); /* env_hosts.c */
 
 /* Whether the container is told TPU_WORKER_HOSTNAMES and TPU_WORKER_ID. */
 bool tpu_env_wants_hosts (const struct tpu_decision *d); /* env_hosts.c */
+int64_t tpu_env_own_id (const struct tpu_decision *d);   /* env_hosts.c: its TPU_WORKER_ID */
 /* The lists that every container shares. */
 void tpu_env_name_hosts (struct tpu_env_plan *plan); /* env_hosts.c */
 /* Joins hosts with suffixes; the slice's own hosts only once. NULL with a warning when that is too long. */
 const char *tpu_env_join (struct tpu_env_plan *plan, struct tpu_once *once, const struct tpu_hosts *hosts,
                           const struct tpu_word *suffixes, int64_t nsuffixes, const char *name); /* env_hosts.c */
+
+/* ---- env_check.c ---- */
+
+/* Warns of entries of the user's that stay, but that cannot be meant so. `place`: the container has one in the slice.
+ */
+void tpu_env_check (const struct tpu_decision *d, bool place);
 
 #endif

@@ -21,6 +21,16 @@ add_coordinator (struct tpu_decision *d, bool own_port, bool needs_port)
                  arena_printf (plan->arena, "%" PRId64, MEGASCALE_PORT + (ports ? d->container->slot : 0)));
 }
 
+bool
+tpu_env_slices (const struct tpu_decision *d, int64_t *slices)
+{
+  const cJSON *entry = tpu_env_find (d->env, "MEGASCALE_NUM_SLICES");
+  const char *text = entry ? tpu_env_literal (entry) : NULL;
+
+  *slices = 0;
+  return text == NULL || *text == '\0' || text_to_int (text, 1, INT32_MAX, slices) == 0;
+}
+
 /* Only where the user says how many slices there are: Ray's trainers set these themselves (§5.4, rule 13). */
 static void
 add_ray_megascale (struct tpu_decision *d)
@@ -30,16 +40,15 @@ add_ray_megascale (struct tpu_decision *d)
   const char *slices = entry ? tpu_env_literal (entry) : "";
   int64_t count;
 
-  if ((slices != NULL && *slices == '\0') || tpu_env_has (d, "MEGASCALE_SLICE_ID")
+  if ((slices != NULL && *slices == '\0') || !tpu_env_slices (d, &count) || tpu_env_has (d, "MEGASCALE_SLICE_ID")
       || tpu_env_has (d, "MEGASCALE_COORDINATOR_ADDRESS"))
     return;
-  if (id->coordinator == NULL || !text_is_dns1123_subdomain (id->coordinator)
-      || (slices != NULL && text_to_int (slices, 1, INT32_MAX, &count) == 0 && id->replica >= count))
+  if (id->coordinator == NULL || !text_is_dns1123_subdomain (id->coordinator) || (count > 0 && id->replica >= count))
     {
       tpu_warn (d->plan->warnings,
-                "MEGASCALE_NUM_SLICES is set, but MEGASCALE_SLICE_ID is not injected: replica index %" PRId64
-                " is not one of its slices",
-                id->replica);
+                "MEGASCALE_SLICE_ID is not injected: MEGASCALE_NUM_SLICES is %.32s, and replica index %" PRId64
+                " is not one of these: set it to the replicas of the group",
+                slices ? slices : "read from elsewhere", id->replica);
       return;
     }
   add_coordinator (d, tpu_env_has (d, "MEGASCALE_PORT"), true);
@@ -64,8 +73,8 @@ add_jobset_megascale (struct tpu_decision *d)
   if (id->replica >= id->slices || !text_is_dns1123_subdomain (id->coordinator))
     {
       tpu_warn (d->plan->warnings,
-                "MEGASCALE_SLICE_ID is not injected: job-index %" PRId64 " of coordinator %.80s is not one of %" PRId64
-                " slices",
+                "MEGASCALE_* are not injected: job-index %" PRId64 " with coordinator %.80s is not one of the %" PRId64
+                " slices that the JobSet's labels declare",
                 id->replica, id->coordinator, id->slices);
       return;
     }

@@ -32,15 +32,12 @@ legacy_name (const char *name, struct arena *arena)
   return cut;
 }
 
-/* The Service's name is not cut any more (§5.4, report 41); who brings a subdomain brings its Service. */
-static const char *
-find_domain (const struct tpu_identity *id, const cJSON *pod, const struct tpu_options *options, struct arena *arena)
+/* The Service's name is not cut any more (§5.4, report 41). */
+const char *
+tpu_ray_service (const struct tpu_identity *id, const struct tpu_options *options, struct arena *arena)
 {
-  const char *subdomain = tpu_spec_text (pod, "subdomain");
   const char *service = arena_printf (arena, "%s-headless", id->cluster);
 
-  if (subdomain != NULL)
-    return subdomain;
   return options->legacy_service_names ? legacy_name (service, arena) : service;
 }
 
@@ -58,13 +55,13 @@ void
 tpu_identify_ray (struct tpu_identity *id, const cJSON *pod, const struct tpu_request *r,
                   const struct tpu_options *options, struct arena *arena)
 {
-  const char *group = tpu_label (pod, TPU_LABEL_RAY_GROUP), *stem = NULL;
+  const char *group = tpu_label (pod, TPU_LABEL_RAY_GROUP), *stem = NULL, *own = tpu_spec_text (pod, "subdomain");
 
   id->process_port = PROCESS_PORT;
   id->cluster = tpu_label (pod, TPU_LABEL_RAY_CLUSTER);
   id->replica = read_index (pod, LABEL_REPLICA_INDEX, TPU_ANNOTATION_REPLICA_INDEX);
   id->replica_name = tpu_label (pod, TPU_LABEL_RAY_REPLICA_NAME);
-  id->domain = find_domain (id, pod, options, arena);
+  id->domain = own ? own : tpu_ray_service (id, options, arena); /* who brings a subdomain brings its Service */
   if (group != NULL && id->replica >= 0)
     {
       id->slice = arena_printf (arena, "%s-%" PRId64, group, id->replica);

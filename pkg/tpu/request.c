@@ -230,7 +230,6 @@ int
 tpu_request_collect (struct tpu_request *r, struct tpu_containers *containers, const cJSON *template,
                      const struct tpu_options *options, struct arena *arena, struct error *err)
 {
-  const char *label;
   int ret;
 
   *r = (struct tpu_request){ 0 };
@@ -240,7 +239,7 @@ tpu_request_collect (struct tpu_request *r, struct tpu_containers *containers, c
   sum_chips (r, containers);
   if (r->chips == 0)
     return 0;
-  r->accelerator_text = node_value (template, options->accelerator_labels, &label);
+  r->accelerator_text = node_value (template, options->accelerator_labels, &r->accelerator_label);
   r->accelerator = tpu_accelerator_find (r->accelerator_text);
   ret = read_topology (r, template, options, err);
   return ret < 0 || r->topology_text == NULL ? ret : count_hosts (r, err);

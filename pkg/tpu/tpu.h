@@ -83,9 +83,10 @@ extern const struct tpu_options tpu_default_options;
  */
 struct tpu_request
 {
-  int64_t chips;                /* google.com/tpu over all concurrently running TPU containers; 0: no TPU pod */
-  int64_t containers;           /* how many containers (sidecar init containers included) ask for TPUs at a time */
-  const char *accelerator_text; /* from node selector or single-valued required node affinity; NULL when absent */
+  int64_t chips;                 /* google.com/tpu over all concurrently running TPU containers; 0: no TPU pod */
+  int64_t containers;            /* how many containers (sidecar init containers included) ask for TPUs at a time */
+  const char *accelerator_label; /* the node label that says it, the first one that could when absent */
+  const char *accelerator_text;  /* from node selector or single-valued required node affinity; NULL when absent */
   const struct tpu_accelerator *accelerator; /* NULL when absent or unknown */
   const char *topology_text; /* slice annotation, else node selector, else single-valued affinity; NULL when absent */
   struct tpu_topology topology; /* valid when topology_text is set */
@@ -117,20 +118,22 @@ const char *tpu_owner_name (enum tpu_owner owner); /* "RayCluster", "LeaderWorke
 
 #define TPU_NAME_SIZE 254 /* longest object name and the NUL */
 
-/* Annotations of a Pod. "false" keeps it exactly as it is. */
-#define TPU_ANNOTATION_INJECT "ray-tpu-operator/inject"
+/* Annotations of a Pod; of others with this prefix tpu_inject warns. */
+#define TPU_ANNOTATION_PREFIX "ray-tpu-operator/"
+/* "false" keeps the Pod exactly as it is. */
+#define TPU_ANNOTATION_INJECT TPU_ANNOTATION_PREFIX "inject"
 /* spec.ordinals.start of its StatefulSet, which the Pod does not carry; absent: 0. */
-#define TPU_ANNOTATION_FIRST_ORDINAL "ray-tpu-operator/first-ordinal"
+#define TPU_ANNOTATION_FIRST_ORDINAL TPU_ANNOTATION_PREFIX "first-ordinal"
 /* The place that tpu_place_needed asked for: index of the slice in its group, and of the host in the slice. KubeRay's
  * own labels win over them. */
-#define TPU_ANNOTATION_REPLICA_INDEX "ray-tpu-operator/replica-index"
-#define TPU_ANNOTATION_HOST_INDEX "ray-tpu-operator/host-index"
+#define TPU_ANNOTATION_REPLICA_INDEX TPU_ANNOTATION_PREFIX "replica-index"
+#define TPU_ANNOTATION_HOST_INDEX TPU_ANNOTATION_PREFIX "host-index"
 
 struct tpu_injection
 {
-  cJSON *patch;              /* RFC 6902 array; empty when nothing is to be added. Owned */
-  cJSON *warnings;           /* array of strings for the user (admission warnings), each said once. Owned */
-  enum tpu_owner owner;      /* how the identity was found */
+  cJSON *patch;         /* RFC 6902 array; empty when nothing is to be added. Owned */
+  cJSON *warnings;      /* array of strings for the user (admission warnings), each once, important ones first. Owned */
+  enum tpu_owner owner; /* how the identity was found */
   char slice[TPU_NAME_SIZE]; /* TPU_NAME, "" when not known */
   int64_t worker_id;         /* host index in the slice; -1 when not known */
   int64_t hosts;             /* hosts of the slice; 0 when not known */

@@ -81,6 +81,9 @@ const char *tpu_host_name (const struct tpu_identity *id, int64_t host, struct a
 /* Sets `unknown` when the user's spec.hostname is not the name that the others are told. */
 void tpu_check_hostname (struct tpu_identity *id, const cJSON *pod, struct arena *arena);
 
+/* The headless Service that makes names of a RayCluster's hosts. */
+const char *tpu_ray_service (const struct tpu_identity *id, const struct tpu_options *options, struct arena *arena);
+
 /* Asked about pods with the labels of their row in the table of owners. */
 void tpu_identify_ray (struct tpu_identity *id, const cJSON *pod, const struct tpu_request *r,
                        const struct tpu_options *options, struct arena *arena);
@@ -132,8 +135,11 @@ char *tpu_hosts_join (const struct tpu_hosts *hosts, const struct tpu_word *suff
 int tpu_place (cJSON *patch, cJSON *warnings, const cJSON *pod, const struct tpu_request *r,
                const struct tpu_identity *id, struct error *err);
 
-/* ---- inject.c ---- */
+/* ---- advice.c ---- */
 
+/* What the user should know about a pod that is injected: annotations, hardware, network, group, names. */
+void tpu_advise (cJSON *warnings, const cJSON *pod, const struct tpu_request *r, const struct tpu_identity *id,
+                 const struct tpu_options *options, struct arena *arena);
 /* Adds a sentence once. */
 void tpu_warn (cJSON *warnings, const char *fmt, ...) __attribute__ ((format (printf, 2, 3)));
 

@@ -358,7 +358,7 @@ def test_what_tpu_pods_warn_about_is_said_once_per_group():
     assert result.code == 0
     assert len([m for m in result.messages if "tpu-from-the-future" in m]) == 1
     assert result.messages[0].startswith("warning: standard input: document 1: RayCluster ray-torchtpu-cluster: ")
-    assert "group v6e-16" in result.messages[0]
+    assert "spec.workerGroupSpecs[0].template: " in result.messages[0]
 
 
 BAD_CLUSTERS = [

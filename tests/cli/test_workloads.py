@@ -316,7 +316,22 @@ def test_a_warning_is_no_failure():
     unknown = {**V6E, "cloud.google.com/gke-tpu-accelerator": "tpu9"}
     result, problems = validate(job(template=template(unknown, subdomain="svc")))
     assert result.code == 0
-    assert [p[1] for p in problems] == ["warning"] and "tpu9 is not known" in problems[0][4]
+    assert [p[1] for p in problems] == ["warning"] and '"tpu9" is not known' in problems[0][4]
+
+
+def test_what_pods_are_warned_of_is_told_by_validate_and_inject():
+    """One row a way to a warning: what the webhook would say of the Pods is said of the object."""
+    annotated = template(subdomain="svc")
+    annotated["metadata"] = {"annotations": {"ray-tpu-operator/inject": "off"}}
+    cluster = fixture("tutorial_a_v6e_4x4.yaml")
+    worker = cluster["spec"]["workerGroupSpecs"][0]["template"]
+    worker["metadata"] = annotated["metadata"]
+    for manifest in (job(template=annotated), cluster, owner_of("RayJob", "rayClusterSpec", cluster)):
+        result, problems = validate(manifest)
+        assert (result.code, [p[1] for p in problems]) == (0, ["warning"])
+        assert 'ray-tpu-operator/inject is "off"' in problems[0][4]
+        injected = inject(manifest)
+        assert len([m for m in injected.messages if 'ray-tpu-operator/inject is "off"' in m]) == 1
 
 
 # ---- topology ----

@@ -294,6 +294,8 @@ a_cluster_is_judged_by_what_it_brings (void **state)
     { "deleted", "DELETE", NULL, "[" HOSTS (2) "]", true, 0, NULL, NULL },
     { "what this version leaves out", "CREATE", NULL,
       "[{'op':'add','path':'/spec/tlsOptions','value':{'enabled':true}}]", true, 1, NULL, NULL },
+    { "what its pods would be warned of", "CREATE", NULL,
+      "[{'op':'add','path':'/spec/workerGroupSpecs/0/template/spec/hostNetwork','value':true}]", true, 1, NULL, NULL },
   };
 
   (void) state;

@@ -249,16 +249,16 @@ an_internal_failure_is_answered (void **state)
     }
 }
 
-static void
-warnings_are_cut_to_what_the_api_server_passes_on (void **state)
+/* Three warnings and a filler that brings them, all together, to `total` bytes. */
+static cJSON *
+told_of (size_t total, size_t sizes[4])
 {
-  cleanup_json cJSON *warnings = cJSON_CreateArray ();
+  cJSON *warnings = cJSON_CreateArray ();
   struct script s = { .verdict = { .allowed = true, .warnings = warnings } };
-  cleanup_json cJSON *response = NULL;
-  const cJSON *told;
+  cJSON *response, *told;
   char exact[257], longer[400], accented[400];
+  cleanup_free char *filler = xcalloc (1, total);
 
-  (void) state;
   memset (exact, 'x', 256);
   exact[256] = '\0';
   memset (longer, 'y', sizeof (longer) - 1);
@@ -266,16 +266,35 @@ warnings_are_cut_to_what_the_api_server_passes_on (void **state)
   for (size_t i = 0; i < sizeof (accented) - 1; i += 3)
     memcpy (accented + i, "\xe2\x82\xac", 3);
   accented[399] = '\0';
+  memset (filler, 'z', total - 256 - 399 - 399);
   json_push_str (warnings, exact);
   json_push_str (warnings, longer);
   json_push_str (warnings, accented);
+  json_push_str (warnings, filler);
   response = ask (&s, false, REVIEW (POD_REQUEST));
+  cJSON_Delete (warnings);
   told = json_get (response, "warnings");
-  assert_int_equal (cJSON_GetArraySize (told), 3);
-  assert_string_equal (cJSON_GetArrayItem (told, 0)->valuestring, exact);
-  assert_int_equal (strlen (cJSON_GetArrayItem (told, 1)->valuestring), 256);
+  assert_int_equal (cJSON_GetArraySize (told), 4);
+  for (int i = 0; i < 4; i++)
+    sizes[i] = strlen (cJSON_GetArrayItem (told, i)->valuestring);
+  return response;
+}
+
+static void
+warnings_are_cut_to_what_the_api_server_passes_on (void **state)
+{
+  size_t whole[4], cut[4];
+  cleanup_json cJSON *all = told_of (4096, whole), *less = told_of (4097, cut);
+  const cJSON *told = json_get (less, "warnings");
+
+  (void) state;
+  assert_int_equal (whole[1], 399);
+  assert_int_equal (whole[3], 4096 - 256 - 399 - 399);
+  assert_int_equal (cut[0], 256);
+  assert_int_equal (cut[1], 256);
   assert_true (text_ends_with (cJSON_GetArrayItem (told, 1)->valuestring, "yyy..."));
-  assert_int_equal (strlen (cJSON_GetArrayItem (told, 2)->valuestring), 84 * 3 + 3); /* no half character */
+  assert_int_equal (cut[2], 84 * 3 + 3); /* no half character */
+  assert_int_equal (cut[3], 256);
 }
 
 static void

@@ -219,7 +219,7 @@ test_mutated_manifests (void **state)
       text = ray_problems_text (&problems);
       build_all (&cluster, problems.count == 0);
       *(problems.count == 0 ? &valid_seen : &invalid_seen) += 1;
-      ray_unsupported (&cluster, &problems);
+      ray_warnings (&cluster, &ray_default_options, &problems);
       ray_cluster_free (&cluster);
     }
   /* Both sides of the property were tried. */

@@ -1,4 +1,5 @@
-/* What ray_validate refuses (§1.6 and the rules of validate.h), one row a rule; what ray_unsupported tells. */
+/* What ray_validate refuses (§1.6 and the rules of validate.h), one row a rule; what ray_unsupported and ray_warnings
+ * tell. */
 #include "test_ray.h"
 
 /* A cluster without problems: a TPU group of four hosts and a plain one. */
@@ -341,7 +342,7 @@ test_fixtures_are_valid (void **state)
       cleanup_problems struct ray_problems problems = { 0 };
 
       ray_validate (&s.cluster, &ray_default_options, &problems);
-      ray_unsupported (&s.cluster, &problems);
+      ray_warnings (&s.cluster, &ray_default_options, &problems);
       assert_int_equal (problems.count, 0);
     }
 }
@@ -449,6 +450,56 @@ test_unsupported_features (void **state)
     }
 }
 
+#define TPU_ENV TPU_SPEC "/containers/0/env"
+#define TPU_FIELD "spec.workerGroupSpecs[0].template"
+#define TPU_ANNOTATIONS TPU "/template/metadata"
+
+/* What the pods will be warned of is told of the cluster: its own pods are not asked about again. */
+static void
+test_warnings_of_the_pods (void **state)
+{
+  static const struct
+  {
+    const char *patch, *field, *message;
+  } cases[] = {
+    { "[]", NULL, NULL },
+    { ONE (TPU_SPEC "/hostname", "\"mine\""), TPU_FIELD ".spec.hostname", "\"mine\" for every host" },
+    { ONE (TPU_SPEC "/subdomain", "\"mine\""), TPU_FIELD ".spec.subdomain", "remove it to use c-headless" },
+    { ONE (TPU_SPEC "/subdomain", "\"c-headless\""), NULL, NULL },
+    { ONE (TPU_ENV, "[{\"name\":\"TPU_WORKER_ID\",\"value\":\"0\"}]"), TPU_FIELD ".spec.containers[0].env",
+      "TPU_WORKER_ID is \"0\" for every host" },
+    { ONE (TPU_ENV, "[{\"name\":\"TPU_PROCESS_PORT\",\"value\":\"x\"}]"), TPU_FIELD,
+      "TPU_PROCESS_PORT of container w is \"x\"" },
+    { ONE (TPU_ENV, "[{\"name\":\"MEGASCALE_NUM_SLICES\",\"value\":\"-2\"}]"), TPU_FIELD,
+      "MEGASCALE_NUM_SLICES of container w is \"-2\"" },
+    { ONE (TPU_SPEC "/nodeSelector/cloud.google.com~1gke-tpu-accelerator", "\"tpu9\""), TPU_FIELD,
+      "\"tpu9\" is not known" },
+    { ONE (TPU_ANNOTATIONS, "{\"annotations\":{\"ray-tpu-operator/inject\":\"no\"}}"), TPU_FIELD, "is \"no\"" },
+    { ONE (TPU_ANNOTATIONS, "{\"annotations\":{\"ray-tpu-operator/inject\":\"false\"}}"), NULL, NULL },
+    { ONE (TPU_SPEC "/hostNetwork", "true"), TPU_FIELD, "ClusterFirstWithHostNet" },
+    { ONE ("/metadata/annotations", "{\"ray-tpu-operator/inject\":\"false\"}"),
+      "metadata.annotations[\"ray-tpu-operator/inject\"]", "has no effect on a cluster" },
+    { ONE ("/metadata/annotations", "{\"ray-tpu-operator/slices\":\"{}\"}"), NULL, NULL },
+    { ONE (CPU_RAY "/env", "[{\"name\":\"TPU_PROCESS_PORT\",\"value\":\"x\"}]"), NULL, NULL },
+  };
+
+  (void) state;
+  for (size_t i = 0; i < ARRAY_LEN (cases); i++)
+    {
+      cleanup_scene struct scene s = scene_patched (CLUSTER, cases[i].patch);
+      cleanup_problems struct ray_problems problems = { 0 };
+      cleanup_free char *text = NULL;
+
+      ray_warnings (&s.cluster, &ray_default_options, &problems);
+      text = ray_problems_text (&problems);
+      if (problems.count != (cases[i].field != NULL)
+          || (cases[i].field != NULL
+              && (!text_eq (problems.items[0].field, cases[i].field)
+                  || strstr (problems.items[0].message, cases[i].message) == NULL)))
+        fail_msg ("%s: %s", cases[i].patch, text);
+    }
+}
+
 int
 main (void)
 {
@@ -460,6 +511,7 @@ main (void)
     cmocka_unit_test (test_absurd_lists_are_refused_by_length),
     cmocka_unit_test (test_text_is_cut_between_characters),
     cmocka_unit_test (test_unsupported_features),
+    cmocka_unit_test (test_warnings_of_the_pods),
   };
 
   return cmocka_run_group_tests (tests, NULL, NULL);

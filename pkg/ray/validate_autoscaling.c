@@ -1,11 +1,9 @@
-/* Rules around the in-tree autoscaler (§1.6), and what a manifest may ask for that this version does not do yet. */
+/* Rules around the in-tree autoscaler (§1.6). */
 #include "ray/ray_internal.h"
 
 #include <inttypes.h>
 
 #define ENV_V2 "RAY_enable_autoscaler_v2"
-
-/* ---- autoscaling ---- */
 
 static const cJSON *
 ray_container (const struct ray_group *group)
@@ -112,82 +110,4 @@ ray_validate_autoscaling (struct ray_problems *problems, const struct ray_cluste
     check_restart_policy (problems, &cluster->head, "spec.headGroupSpec");
   for (size_t i = 0; i < cluster->ngroups; i++)
     check_group_autoscaling (problems, cluster, &cluster->groups[i], ray_path ("spec.workerGroupSpecs[%zu]", i).text);
-}
-
-/* ---- not yet ---- */
-
-static bool
-has_tls (const cJSON *spec)
-{
-  return json_bool (spec, false, "tlsOptions", "enabled");
-}
-
-static bool
-has_history (const cJSON *spec)
-{
-  return cJSON_IsObject (json_get (spec, "historyServerOptions"));
-}
-
-static const struct feature
-{
-  const char *field;
-  bool (*asked) (const cJSON *spec);
-  const char *consequence;
-} features[] = {
-  { "spec.tlsOptions.enabled", has_tls, "Ray's traffic is not encrypted" },
-  { "spec.historyServerOptions", has_history, "no collector runs beside Ray" },
-};
-
-/* The serve Service is made of the head's serve ports; upstream makes no pods either when there is none (§2.3). */
-static void
-warn_about_serve (const struct ray_cluster *cluster, struct ray_problems *problems)
-{
-  const char *asked = json_str (cluster->object, "metadata", "annotations", RAY_ANNOTATION_SERVE_SERVICE);
-  cleanup_json cJSON *service = NULL;
-
-  if (!text_eq_nocase (asked, "true"))
-    return;
-  service = ray_build_serve_service (cluster, &ray_default_options);
-  if (service == NULL)
-    ray_problem (problems, RAY_REASON_UNSUPPORTED, "metadata.annotations[\"" RAY_ANNOTATION_SERVE_SERVICE "\"]",
-                 "asks for a Service, but the head's first container has no port named serve or serve-*: no Service is "
-                 "made; add the port");
-}
-
-/* A template stands for all hosts of a slice: what it fixes that must differ from host to host cannot work. */
-static void
-warn_about_hosts (const struct ray_group *group, size_t index, struct ray_problems *problems)
-{
-  static const char *const own[] = { "hostname", "subdomain" };
-  const cJSON *spec = json_get (group->template, "spec"), *container;
-  struct ray_path path = ray_path ("spec.workerGroupSpecs[%zu].template.spec", index);
-
-  for (size_t i = 0; i < ARRAY_LEN (own); i++)
-    if (json_str (spec, own[i]) != NULL)
-      ray_problem (
-          problems, RAY_REASON_UNSUPPORTED, ray_path ("%s.%s", path.text, own[i]).text,
-          "is \"%.64s\" for every host, so that the hosts of a slice do not find each other: leave it out, it is "
-          "set for each host",
-          json_str (spec, own[i]));
-  cJSON_ArrayForEach (container, json_get (spec, "containers"))
-    if (json_str (json_find (json_get (container, "env"), "name", "TPU_WORKER_ID"), "value") != NULL)
-      ray_problem (
-          problems, RAY_REASON_UNSUPPORTED, ray_path ("%s.containers", path.text).text,
-          "TPU_WORKER_ID is fixed to the same value for every host of a slice: leave it out, each host is told "
-          "its own");
-}
-
-void
-ray_check_unsupported (struct ray_problems *problems, const struct ray_cluster *cluster)
-{
-  const cJSON *spec = json_get (cluster->object, "spec");
-
-  for (size_t i = 0; i < ARRAY_LEN (features); i++)
-    if (features[i].asked (spec))
-      ray_problem (problems, RAY_REASON_UNSUPPORTED, features[i].field, "is not implemented in this version: %s",
-                   features[i].consequence);
-  warn_about_serve (cluster, problems);
-  for (size_t i = 0; i < cluster->ngroups; i++)
-    if (cluster->groups[i].hosts > 1)
-      warn_about_hosts (&cluster->groups[i], i, problems);
 }

@@ -90,6 +90,30 @@ text_is_dns1123_subdomain (const char *text)
     }
 }
 
+bool
+text_is_label_value (const char *text)
+{
+  size_t len = strlen (text);
+
+  if (len == 0)
+    return true;
+  if (len > 63 || !isalnum ((unsigned char) text[0]) || !isalnum ((unsigned char) text[len - 1]))
+    return false;
+  for (size_t i = 0; i < len; i++)
+    if (!isalnum ((unsigned char) text[i]) && strchr ("-_.", text[i]) == NULL)
+      return false;
+  return true;
+}
+
+bool
+text_is_label_key (const char *text)
+{
+  const char *slash = strchr (text, '/'), *name = slash != NULL ? slash + 1 : text;
+  cleanup_free char *prefix = slash != NULL ? xstrndup (text, (size_t) (slash - text)) : NULL;
+
+  return *name != '\0' && text_is_label_value (name) && (prefix == NULL || text_is_dns1123_subdomain (prefix));
+}
+
 int
 text_to_int (const char *text, int64_t min, int64_t max, int64_t *value)
 {

@@ -19,6 +19,11 @@ bool text_is_dns1123_label (const char *text);     /* [a-z0-9]([-a-z0-9]*[a-z0-9
 bool text_is_dns1035_label (const char *text);     /* the same, starting with a letter */
 bool text_is_dns1123_subdomain (const char *text); /* labels joined by dots, at most 253 */
 
+/* A label's value, or the name in a label's or annotation's key: [A-Za-z0-9] at both ends, '-', '_' and '.' between, at
+ * most 63. "" is a value and no name. */
+bool text_is_label_value (const char *text);
+bool text_is_label_key (const char *text); /* the name, with an optional DNS subdomain and '/' in front */
+
 /* A whole decimal number in [min, max]; anything else (spaces, signs on unsigned ranges, overflow) is -EINVAL. */
 int text_to_int (const char *text, int64_t min, int64_t max, int64_t *value);
 

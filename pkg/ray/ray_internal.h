@@ -174,6 +174,24 @@ struct ray_field
 void ray_check_kinds (struct ray_problems *problems, const cJSON *object, const char *path,
                       const struct ray_field *fields, size_t count);
 
+#define RAY_ENUM_MAX 4
+
+struct ray_enum
+{
+  const char *key;
+  const char *values[RAY_ENUM_MAX]; /* NULL ends, as does the array */
+};
+
+/* Reports every listed member that is a text, not empty, and none of its values. */
+void ray_check_enum (struct ray_problems *problems, const cJSON *object, const char *path,
+                     const struct ray_enum *fields, size_t count);
+/* An item of a list whose `key` must be a text that no earlier item has. */
+void ray_check_unique (struct ray_problems *problems, const cJSON *list, const cJSON *item, const char *key,
+                       const char *path);
+
+/* The containers in spec.<section>; `others`: a list whose names they must not have either, or NULL. */
+void ray_validate_containers (struct ray_problems *problems, const cJSON *spec, const char *section,
+                              const cJSON *others, const char *spec_path);
 void ray_validate_template (struct ray_problems *problems, const cJSON *template, const char *path);
 void ray_validate_group (struct ray_problems *problems, const struct ray_cluster *cluster,
                          const struct ray_group *group, const char *path, const struct ray_options *options);

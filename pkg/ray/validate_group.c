@@ -1,7 +1,6 @@
 /* One group, the head included: names, counts, logical resources and labels, and whether a TPU group fits its slice. */
 #include "ray/ray_internal.h"
 
-#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -154,31 +153,6 @@ check_resources (const struct group_check *c)
                    "is not allowed: use spec.gcsFaultToleranceOptions.redisUsername");
 }
 
-/* [A-Za-z0-9] at both ends, '-', '_' and '.' between, at most 63 (labels' names and values). */
-static bool
-is_label_part (const char *text, size_t len)
-{
-  if (len == 0 || len > LABEL_VALUE_MAX || !isalnum ((unsigned char) text[0])
-      || !isalnum ((unsigned char) text[len - 1]))
-    return false;
-  for (size_t i = 0; i < len; i++)
-    if (!isalnum ((unsigned char) text[i]) && strchr ("-_.", text[i]) == NULL)
-      return false;
-  return true;
-}
-
-static bool
-is_label_key (const char *key)
-{
-  const char *slash = strchr (key, '/');
-  cleanup_free char *prefix = NULL;
-
-  if (slash == NULL)
-    return is_label_part (key, strlen (key));
-  prefix = xstrndup (key, (size_t) (slash - key));
-  return text_is_dns1123_subdomain (prefix) && is_label_part (slash + 1, strlen (slash + 1));
-}
-
 static void
 check_labels (const struct group_check *c)
 {
@@ -190,13 +164,13 @@ check_labels (const struct group_check *c)
     {
       const char *value = cJSON_GetStringValue (label);
 
-      if (!is_label_key (label->string))
+      if (!text_is_label_key (label->string))
         GROUP_PROBLEM (
             c, "labels",
             "\"%.100s\" is no label key: letters, digits, '-', '_' and '.', at most 63, with an optional DNS "
             "name and '/' in front",
             label->string);
-      else if (value != NULL && *value != '\0' && !is_label_part (value, strlen (value)))
+      else if (value != NULL && !text_is_label_value (value))
         GROUP_PROBLEM (c, "labels",
                        "%s is \"%.100s\", which is no label value: letters, digits, '-', '_' and '.', at most 63",
                        label->string, value);

@@ -1,8 +1,12 @@
-/* Pod templates: what the API server's schema and pod validation would refuse, as far as it is common or would only
- * come out when the first pod is created. */
+/* Pod templates but for their containers: what the API server's schema and pod validation would refuse, as far as it is
+ * common or would only come out when the first pod is created. */
 #include "ray/ray_internal.h"
 
+#include <ctype.h>
 #include <string.h>
+
+#define LABEL_KEY_RULE                                                                                                 \
+  "use at most 63 letters, digits, '-', '_' and '.', with an optional lower-case DNS name and '/' in front"
 
 static const struct ray_field template_fields[] = { { "metadata", RAY_KIND_OBJECT }, { "spec", RAY_KIND_OBJECT } };
 
@@ -20,119 +24,75 @@ static const struct ray_field spec_fields[] = {
   { "serviceAccountName", RAY_KIND_STRING }, { "hostname", RAY_KIND_STRING },
   { "subdomain", RAY_KIND_STRING },          { "hostNetwork", RAY_KIND_BOOL },
   { "priorityClassName", RAY_KIND_STRING },  { "schedulerName", RAY_KIND_STRING },
-  { "securityContext", RAY_KIND_OBJECT },
+  { "securityContext", RAY_KIND_OBJECT },    { "dnsPolicy", RAY_KIND_STRING },
 };
 
-static const struct ray_field container_fields[] = {
-  { "name", RAY_KIND_STRING },           { "image", RAY_KIND_STRING },           { "imagePullPolicy", RAY_KIND_STRING },
-  { "command", RAY_KIND_STRINGS },       { "args", RAY_KIND_STRINGS },           { "env", RAY_KIND_OBJECTS },
-  { "envFrom", RAY_KIND_OBJECTS },       { "ports", RAY_KIND_OBJECTS },          { "resources", RAY_KIND_OBJECT },
-  { "volumeMounts", RAY_KIND_OBJECTS },  { "securityContext", RAY_KIND_OBJECT }, { "livenessProbe", RAY_KIND_OBJECT },
-  { "readinessProbe", RAY_KIND_OBJECT }, { "startupProbe", RAY_KIND_OBJECT },
+static const struct ray_enum spec_enums[] = {
+  { "restartPolicy", { "Always", "OnFailure", "Never" } },
+  { "dnsPolicy", { "ClusterFirst", "ClusterFirstWithHostNet", "Default", "None" } },
 };
 
-static const struct ray_field resources_fields[]
-    = { { "limits", RAY_KIND_QUANTITIES }, { "requests", RAY_KIND_QUANTITIES } };
+/* ---- labels, annotations, node selector ---- */
 
-static const struct ray_field env_fields[]
-    = { { "name", RAY_KIND_STRING }, { "value", RAY_KIND_STRING }, { "valueFrom", RAY_KIND_OBJECT } };
-
-static const struct ray_field port_fields[]
-    = { { "name", RAY_KIND_STRING }, { "containerPort", RAY_KIND_WHOLE }, { "protocol", RAY_KIND_STRING } };
-
-/* An item of a list whose `key` must be a text that no earlier item has. */
 static void
-check_unique (struct ray_problems *problems, const cJSON *list, const cJSON *item, const char *key, const char *path)
+check_label (struct ray_problems *problems, const cJSON *label, const char *path)
 {
-  const char *text = json_str (item, key);
+  const char *value = cJSON_GetStringValue (label);
+  struct ray_path at = ray_path ("%s[\"%.100s\"]", path, label->string);
 
-  if (text != NULL && json_find (list, key, text) != item)
-    ray_problem (problems, RAY_REASON_SPEC, ray_path ("%s.%s", path, key).text,
-                 "\"%.100s\" is there twice: give each its own", text);
+  if (!text_is_label_key (label->string))
+    ray_problem (problems, RAY_REASON_SPEC, at.text, "this is no label key: " LABEL_KEY_RULE);
+  else if (value != NULL && !text_is_label_value (value))
+    ray_problem (problems, RAY_REASON_SPEC, at.text,
+                 "\"%.100s\" is no label value: use at most 63 letters, digits, '-', '_' and '.', a letter or digit at "
+                 "both ends",
+                 value);
+}
+
+/* The prefix may be written in capitals. */
+static void
+check_annotation (struct ray_problems *problems, const cJSON *annotation, const char *path)
+{
+  cleanup_free char *key = xstrdup (annotation->string);
+
+  for (char *c = key; *c != '\0'; c++)
+    *c = (char) tolower ((unsigned char) *c);
+  if (!text_is_label_key (key))
+    ray_problem (problems, RAY_REASON_SPEC, ray_path ("%s[\"%.100s\"]", path, annotation->string).text,
+                 "this is no annotation key: " LABEL_KEY_RULE);
 }
 
 static void
-check_ports (struct ray_problems *problems, const cJSON *container, const char *path)
+check_map (struct ray_problems *problems, const cJSON *object, const char *key, const char *path,
+           void (*check) (struct ray_problems *problems, const cJSON *item, const char *path))
 {
-  const cJSON *ports = json_get (container, "ports"), *port;
-  int i = 0;
+  const cJSON *map = json_get (object, key), *item;
+  struct ray_path at = ray_path ("%s.%s", path, key);
 
-  if (!ray_is_list (ports))
+  if (!cJSON_IsObject (map) || cJSON_GetArraySize (map) > RAY_ITEMS_MAX)
     return;
-  cJSON_ArrayForEach (port, ports)
-    {
-      struct ray_path at = ray_path ("%s.ports[%d]", path, i++);
-      const cJSON *number = json_get (port, "containerPort");
+  cJSON_ArrayForEach (item, map)
+    check (problems, item, at.text);
+}
 
-      if (!cJSON_IsObject (port))
-        continue;
-      ray_check_kinds (problems, port, at.text, port_fields, ARRAY_LEN (port_fields));
-      check_unique (problems, ports, port, "name", at.text);
-      if (number == NULL || (json_is_whole (number) && (number->valuedouble < 1 || number->valuedouble > 65535)))
-        ray_problem (problems, RAY_REASON_SPEC, ray_path ("%s.containerPort", at.text).text,
-                     "must be a port number from 1 to 65535");
+/* ---- names ---- */
+
+static void
+check_names (struct ray_problems *problems, const cJSON *spec, const char *path)
+{
+  static const char *const labels[] = { "hostname", "subdomain" };
+
+  for (size_t i = 0; i < ARRAY_LEN (labels); i++)
+    {
+      const char *name = json_str (spec, labels[i]);
+
+      if (name != NULL && *name != '\0' && !text_is_dns1123_label (name))
+        ray_problem (problems, RAY_REASON_SPEC, ray_path ("%s.%s", path, labels[i]).text,
+                     "\"%.100s\" is no DNS label: use lower-case letters, digits and '-', at most 63", name);
     }
 }
 
-static void
-check_env (struct ray_problems *problems, const cJSON *container, const char *path)
-{
-  const cJSON *env = json_get (container, "env"), *entry;
-  int i = 0;
-
-  if (!ray_is_list (env))
-    return;
-  cJSON_ArrayForEach (entry, env)
-    {
-      struct ray_path at = ray_path ("%s.env[%d]", path, i++);
-
-      if (!cJSON_IsObject (entry))
-        continue;
-      ray_check_kinds (problems, entry, at.text, env_fields, ARRAY_LEN (env_fields));
-      if (json_get (entry, "name") == NULL)
-        ray_problem (problems, RAY_REASON_SPEC, ray_path ("%s.name", at.text).text, "is missing");
-    }
-}
-
-/* Names of containers and init containers share one space; `others` is the list checked before, or NULL. */
-static void
-check_container (struct ray_problems *problems, const cJSON *list, const cJSON *container, const cJSON *others,
-                 const char *path)
-{
-  const cJSON *name = json_get (container, "name");
-  struct ray_path resources = ray_path ("%s.resources", path);
-
-  ray_check_kinds (problems, container, path, container_fields, ARRAY_LEN (container_fields));
-  ray_check_kinds (problems, json_get (container, "resources"), resources.text, resources_fields,
-                   ARRAY_LEN (resources_fields));
-  if (name == NULL)
-    ray_problem (problems, RAY_REASON_SPEC, ray_path ("%s.name", path).text, "is missing: name the container");
-  else if (cJSON_IsString (name) && !text_is_dns1123_label (name->valuestring))
-    ray_problem (problems, RAY_REASON_SPEC, ray_path ("%s.name", path).text,
-                 "\"%.100s\" is no DNS label: use lower-case letters, digits and '-', at most 63", name->valuestring);
-  check_unique (problems, list, container, "name", path);
-  if (cJSON_IsString (name) && ray_is_list (others) && json_find (others, "name", name->valuestring) != NULL)
-    ray_problem (problems, RAY_REASON_SPEC, ray_path ("%s.name", path).text,
-                 "\"%.100s\" is also the name of a container: give each its own", name->valuestring);
-  check_ports (problems, container, path);
-  check_env (problems, container, path);
-}
-
-static void
-check_containers (struct ray_problems *problems, const cJSON *list, const cJSON *others, const char *path)
-{
-  const cJSON *container;
-  int i = 0;
-
-  if (!ray_is_list (list))
-    return;
-  cJSON_ArrayForEach (container, list)
-    {
-      if (cJSON_IsObject (container))
-        check_container (problems, list, container, others, ray_path ("%s[%d]", path, i).text);
-      i++;
-    }
-}
+/* ---- volumes ---- */
 
 static void
 check_volumes (struct ray_problems *problems, const cJSON *volumes, const char *path)
@@ -145,10 +105,14 @@ check_volumes (struct ray_problems *problems, const cJSON *volumes, const char *
   cJSON_ArrayForEach (volume, volumes)
     {
       struct ray_path at = ray_path ("%s[%d]", path, i++);
+      const char *name = json_str (volume, "name");
 
-      if (cJSON_IsObject (volume) && json_str (volume, "name") == NULL)
+      if (cJSON_IsObject (volume) && name == NULL)
         ray_problem (problems, RAY_REASON_SPEC, ray_path ("%s.name", at.text).text, "is missing: name the volume");
-      check_unique (problems, volumes, volume, "name", at.text);
+      else if (name != NULL && !text_is_dns1123_label (name))
+        ray_problem (problems, RAY_REASON_SPEC, ray_path ("%s.name", at.text).text,
+                     "\"%.100s\" is no DNS label: use lower-case letters, digits and '-', at most 63", name);
+      ray_check_unique (problems, volumes, volume, "name", at.text);
     }
 }
 
@@ -156,18 +120,22 @@ void
 ray_validate_template (struct ray_problems *problems, const cJSON *template, const char *path)
 {
   const cJSON *spec = json_get (template, "spec"), *containers = json_get (spec, "containers");
-  struct ray_path at = ray_path ("%s.spec", path);
+  struct ray_path at = ray_path ("%s.spec", path), metadata = ray_path ("%s.metadata", path);
 
   ray_check_kinds (problems, template, path, template_fields, ARRAY_LEN (template_fields));
-  ray_check_kinds (problems, json_get (template, "metadata"), ray_path ("%s.metadata", path).text, metadata_fields,
+  ray_check_kinds (problems, json_get (template, "metadata"), metadata.text, metadata_fields,
                    ARRAY_LEN (metadata_fields));
   ray_check_kinds (problems, spec, at.text, spec_fields, ARRAY_LEN (spec_fields));
+  ray_check_enum (problems, spec, at.text, spec_enums, ARRAY_LEN (spec_enums));
+  check_map (problems, json_get (template, "metadata"), "labels", metadata.text, check_label);
+  check_map (problems, json_get (template, "metadata"), "annotations", metadata.text, check_annotation);
+  check_map (problems, spec, "nodeSelector", at.text, check_label);
+  check_names (problems, spec, at.text);
   if (containers == NULL || cJSON_IsNull (containers)
       || (cJSON_IsArray (containers) && cJSON_GetArraySize (containers) == 0))
     ray_problem (problems, RAY_REASON_SPEC, ray_path ("%s.containers", at.text).text,
                  "is empty: a template needs at least one container, and the first one runs Ray");
-  check_containers (problems, containers, NULL, ray_path ("%s.containers", at.text).text);
-  check_containers (problems, json_get (spec, "initContainers"), containers,
-                    ray_path ("%s.initContainers", at.text).text);
+  ray_validate_containers (problems, spec, "containers", NULL, at.text);
+  ray_validate_containers (problems, spec, "initContainers", containers, at.text);
   check_volumes (problems, json_get (spec, "volumes"), ray_path ("%s.volumes", at.text).text);
 }

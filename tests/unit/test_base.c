@@ -151,6 +151,30 @@ test_names_kubernetes_accepts (void **state)
 }
 
 static void
+test_label_texts (void **state)
+{
+  static const char *const values[] = { "", "a", "A-b_c.9" }, *const no_values[] = { "-a", "a.", "a b", "\xc3\xa4" };
+  static const char *const keys[] = { "a", "x.io/A_b", "a-b" };
+  static const char *const no_keys[] = { "", "/", "a/", "/a", "X.io/a", "a/b/c", "a b", "x.io/" };
+  char longest[65];
+
+  (void) state;
+  memset (longest, 'a', sizeof (longest));
+  longest[64] = '\0';
+  assert_false (text_is_label_value (longest) || text_is_label_key (longest));
+  longest[63] = '\0';
+  assert_true (text_is_label_value (longest) && text_is_label_key (longest));
+  for (size_t i = 0; i < ARRAY_LEN (values); i++)
+    assert_true (text_is_label_value (values[i]));
+  for (size_t i = 0; i < ARRAY_LEN (no_values); i++)
+    assert_false (text_is_label_value (no_values[i]) || text_is_label_key (no_values[i]));
+  for (size_t i = 0; i < ARRAY_LEN (keys); i++)
+    assert_true (text_is_label_key (keys[i]));
+  for (size_t i = 0; i < ARRAY_LEN (no_keys); i++)
+    assert_false (text_is_label_key (no_keys[i]));
+}
+
+static void
 test_times (void **state)
 {
   static const struct
@@ -263,6 +287,7 @@ int
 main (void)
 {
   const struct CMUnitTest tests[] = {
+    cmocka_unit_test (test_label_texts),
     cmocka_unit_test (test_quantities_read_and_print_as_kubernetes_does),
     cmocka_unit_test (test_what_is_no_quantity_is_refused_with_the_value),
     cmocka_unit_test (test_sums_keep_the_format_of_the_first_operand),

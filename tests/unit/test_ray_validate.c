@@ -35,6 +35,9 @@
 #define NETWORK "/spec/networkPolicy"
 #define REDIS "{\"redisAddress\":\"r:6379\"}"
 #define ROCKSDB "{\"backend\":\"rocksdb\"}"
+#define W_META "spec.workerGroupSpecs[1].template.metadata"
+#define W_SPEC "spec.workerGroupSpecs[1].template.spec"
+#define W0 W_SPEC ".containers[0]"
 #define HEAD_ENV HEAD "/template/spec/containers/0/env"
 #define HEAD_ENV_FIELD "spec.headGroupSpec.template.spec.containers[0].env"
 #define TPU_CHIPS TPU_SPEC "/containers/0/resources/limits/google.com~1tpu"
@@ -152,6 +155,38 @@ static const struct row
     "spec.workerGroupSpecs[1].template.spec.containers[0].ports[1].name", "there twice", NULL },
   { ONE (CPU_RAY "/ports", "[{\"containerPort\":70000}]"),
     "spec.workerGroupSpecs[1].template.spec.containers[0].ports[0].containerPort", "1 to 65535", NULL },
+  { ONE (CPU_RAY "/image", "\"\""), W0 ".image", "is empty: name the image", NULL },
+  { REMOVE (CPU_RAY "/image"), W0 ".image", "is missing: name the image", NULL },
+  { ONE (CPU_RAY "/image", "\" i\""), W0 ".image", "begins or ends with white space", NULL },
+  { ONE (CPU "/template/spec/initContainers", "[{\"name\":\"i\"}]"), W_SPEC ".initContainers[0].image", "is missing",
+    NULL },
+  { ONE (CPU_RAY "/imagePullPolicy", "\"Sometimes\""), W0 ".imagePullPolicy", "use one of Always, IfNotPresent, Never",
+    NULL },
+  { ONE (CPU_RAY "/ports", "[{\"containerPort\":1,\"protocol\":\"tcp\"}]"), W0 ".ports[0].protocol",
+    "one of TCP, UDP, SCTP", NULL },
+  { ONE (CPU_RAY "/ports", "[{\"containerPort\":1,\"name\":\"a-name-of-sixteen\"}]"), W0 ".ports[0].name", "at most 15",
+    NULL },
+  { ONE (CPU_RAY "/env", "[{\"name\":\"\",\"value\":\"1\"}]"), W0 ".env[0].name", "name the variable", NULL },
+  { ONE (CPU_RAY "/volumeMounts", "[{\"name\":\"data\",\"mountPath\":\"/d\"}]"), W0 ".volumeMounts[0].name",
+    "there is no volume \"data\": add it to the template's spec.volumes", NULL },
+  { ONE (CPU_RAY "/volumeMounts", "[{\"mountPath\":\"/d\"}]"), W0 ".volumeMounts[0].name", "is missing", NULL },
+  { ONE (CPU_RAY "/volumeMounts", "[{\"name\":\"shared-mem\"}]"), W0 ".volumeMounts[0].mountPath", "is missing", NULL },
+  { TWO (CPU "/template/spec/volumes", "[{\"name\":\"v\"}]", CPU_RAY "/volumeMounts",
+         "[{\"name\":\"v\",\"mountPath\":\"/d\"},{\"name\":\"v\",\"mountPath\":\"/d\"}]"),
+    W0 ".volumeMounts[1].mountPath", "there twice", NULL },
+  { ONE (CPU "/template/spec/volumes", "[{\"name\":\"V_1\"}]"), W_SPEC ".volumes[0].name", "no DNS label", NULL },
+  { ONE (CPU "/template/spec/restartPolicy", "\"Sometimes\""), W_SPEC ".restartPolicy",
+    "\"Sometimes\" is unknown: use one of Always, OnFailure, Never", NULL },
+  { ONE (CPU "/template/spec/dnsPolicy", "\"Cluster\""), W_SPEC ".dnsPolicy", "ClusterFirstWithHostNet", NULL },
+  { ONE (CPU "/template/spec/hostname", "\"a.b\""), W_SPEC ".hostname", "no DNS label", NULL },
+  { ONE (CPU "/template/metadata", "{\"labels\":{\"team\":\"a b\"}}"), W_META ".labels[\"team\"]",
+    "\"a b\" is no label value", NULL },
+  { ONE (CPU "/template/metadata", "{\"labels\":{\"a/b/c\":\"x\"}}"), W_META ".labels[\"a/b/c\"]", "no label key",
+    NULL },
+  { ONE (CPU "/template/metadata", "{\"annotations\":{\"-a\":\"any text\"}}"), W_META ".annotations[\"-a\"]",
+    "no annotation key", NULL },
+  { ONE (CPU "/template/spec/nodeSelector", "{\"pool\":\"a/b\"}"), W_SPEC ".nodeSelector[\"pool\"]", "no label value",
+    NULL },
   { ONE (CPU_RAY "/env", "[{\"value\":\"1\"}]"), "spec.workerGroupSpecs[1].template.spec.containers[0].env[0].name",
     "is missing", NULL },
   { ONE (CPU_RAY "/env", "[{\"name\":\"a\",\"value\":1}]"),
@@ -297,7 +332,12 @@ test_valid_clusters (void **state)
     ONE ("/spec/managedBy", "\"kueue.x-k8s.io/multikueue\""),
     ONE ("/spec/workerGroupSpecs", "[]"),
     REMOVE ("/spec/workerGroupSpecs"),
-    ONE (CPU "/template/spec/initContainers", "[{\"name\":\"i\"}]"),
+    ONE (CPU "/template/spec/initContainers", "[{\"name\":\"i\",\"image\":\"i\"}]"),
+    ONE (CPU "/template/spec/restartPolicy", "\"\""),
+    ONE (CPU "/template/metadata",
+         "{\"labels\":{\"a\":\"\",\"x.io/b\":\"B_.1\"},\"annotations\":{\"X.io/c\":\"a b \"}}"),
+    TWO (CPU "/template/spec/volumes", "[{\"name\":\"v\"}]", CPU_RAY "/volumeMounts",
+         "[{\"name\":\"v\",\"mountPath\":\"/d\"},{\"name\":\"shared-mem\",\"mountPath\":\"/s\"}]"),
     "[" ADD ("/spec/enableInTreeAutoscaling", "true") "," ADD (
         "/spec/autoscalerOptions", "{\"version\":\"v2\"}") "," ADD (CPU "/idleTimeoutSeconds", "5") "]",
     ONE ("/spec/gcsFaultToleranceOptions", "{\"redisAddress\":\"r\"}"),

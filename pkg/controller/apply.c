@@ -107,6 +107,23 @@ is_head_op (const struct ray_op *op)
   return op->pod ? text_eq (op->pod->node_type, "head") : op->group != NULL && op->group->is_head;
 }
 
+/* The API server's own words in full, and before them what they do not tell: the group, and where to mend it. */
+static char *
+explain (const struct batch *b, const struct ray_op *op, const struct kube_response *response)
+{
+  const char *said = json_str (response->body, "message");
+  cleanup_free char *field = NULL;
+
+  if (op->kind != RAY_OP_CREATE_POD || said == NULL)
+    return xstrdup (response->error.message);
+  if (response->status != 422)
+    return xasprintf ("a Pod of group %s was not created: HTTP %d %s: %s", op->group->name, response->status,
+                      response->reason, said);
+  field = op->group->is_head ? xstrdup ("spec.headGroupSpec.template")
+                             : xasprintf ("spec.workerGroupSpecs[%td].template", op->group - b->cluster->groups);
+  return xasprintf ("a Pod of group %s is refused, mend %s: %s", op->group->name, field, said);
+}
+
 static void
 fail (struct batch *b, const struct ray_op *op, const struct kube_response *response)
 {
@@ -116,6 +133,7 @@ fail (struct batch *b, const struct ray_op *op, const struct kube_response *resp
     [RAY_OP_DELETE_POD] = { "FailedDeleteWorkerPod", "FailedDeleteHeadPod" },
     [RAY_OP_CREATE_POD] = { "FailedCreateWorkerPod", "FailedCreateHeadPod" },
   };
+  cleanup_free char *text = NULL;
 
   controller_count (b->c, &b->c->stats.failures, 1);
   /* Refused by quota, policy or validation: the other creates would be refused alike, so do not send them. */
@@ -123,9 +141,10 @@ fail (struct batch *b, const struct ray_op *op, const struct kube_response *resp
     b->stop = true;
   if (b->applied->failure.reason != NULL)
     return;
-  snprintf (b->applied->failure_text, sizeof (b->applied->failure_text), "%s", response->error.message);
+  text = explain (b, op, response);
+  snprintf (b->applied->failure_text, sizeof (b->applied->failure_text), "%s", text);
   b->applied->failure = (struct ray_failure){ reasons[op->kind][is_head_op (op)], b->applied->failure_text };
-  report_op_failure (b->c, b->cluster, op, response->error.message);
+  report_op_failure (b->c, b->cluster, op, text);
 }
 
 static void

@@ -140,9 +140,9 @@ struct applied
 {
   uint64_t created_heads, created_workers, deleted_heads, deleted_workers;
   struct ray_failure failure; /* the first, with `message` in text below */
-  char failure_text[1024];
-  bool unfinished; /* operations are left for the next pass */
-  bool conflict;   /* our picture was old: look again soon */
+  char failure_text[4096];    /* answers of the API server can be long */
+  bool unfinished;            /* operations are left for the next pass */
+  bool conflict;              /* our picture was old: look again soon */
 };
 
 /* Sends the plan's operations, stage by stage, each stage in parallel. `cautious`: the last pass failed, so try one

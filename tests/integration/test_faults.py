@@ -50,6 +50,7 @@ def test_a_slice_that_quota_does_not_let_in_waits_and_is_not_torn_down(cluster, 
     with watch_pods(cluster, namespace) as history:
         ray = half_a_slice(cluster, namespace)
         condition = ray.wait_condition("ReplicaFailure", status="True", reason="FailedCreateWorkerPod")
+        assert "a Pod of group v6e was not created: HTTP 403 Forbidden: pods" in condition["message"]
         assert "exceeded quota" in condition["message"]
         kind, _, note = ray.wait_event("FailedToCreateWorkerPod")
         assert (kind, "exceeded quota" in note) == ("Warning", True)

@@ -55,6 +55,38 @@ def topology_of_another_generation(manifest):
     group(manifest)["template"]["spec"]["nodeSelector"][TOPOLOGY] = "2x2x2"
 
 
+def worker(manifest):
+    return group(manifest)["template"]["spec"]["containers"][0]
+
+
+def bad_label_value(manifest):
+    group(manifest)["template"].setdefault("metadata", {}).setdefault("labels", {})["team"] = "a b"
+
+
+def empty_image(manifest):
+    worker(manifest)["image"] = ""
+
+
+def restart_sometimes(manifest):
+    group(manifest)["template"]["spec"]["restartPolicy"] = "Sometimes"
+
+
+def same_container_twice(manifest):
+    group(manifest)["template"]["spec"]["containers"].append({"name": worker(manifest)["name"], "image": "i"})
+
+
+def bad_quantity(manifest):
+    worker(manifest)["resources"]["limits"]["memory"] = "16 GB"
+
+
+def mount_without_volume(manifest):
+    worker(manifest)["volumeMounts"] = [{"name": "data", "mountPath": "/data"}]
+
+
+def bad_toleration(manifest):
+    group(manifest)["template"]["spec"]["tolerations"] = [{"key": "a", "operator": "Like"}]
+
+
 # What is wrong, and the field, the value and the remedy that the answer has to name.
 OURS = [
     (bad_topology, ["spec.workerGroupSpecs[0].template.spec.nodeSelector", '"4x"']),
@@ -69,6 +101,11 @@ OURS = [
     ),
     (duplicate_names, ["spec.workerGroupSpecs[1].groupName", '"v6e" is also the name', "give every group its own"]),
     (too_long_group_name, ["spec.workerGroupSpecs[0].groupName", "60 characters", "shorten it"]),
+    (bad_label_value, ['spec.workerGroupSpecs[0].template.metadata.labels["team"]', '"a b" is no label value']),
+    (empty_image, ["spec.workerGroupSpecs[0].template.spec.containers[0].image", "is empty: name the image"]),
+    (restart_sometimes, ["spec.workerGroupSpecs[0].template.spec.restartPolicy", '"Sometimes"', "one of Always"]),
+    (bad_quantity, ["containers[0].resources.limits.memory", 'not "16 GB"', "a quantity of 0 or more such as 4"]),
+    (mount_without_volume, ["containers[0].volumeMounts[0].name", 'no volume "data"', "remove the mount"]),
     (no_container_at_all, ["spec.workerGroupSpecs[0].template.spec.containers", "is empty", "needs at least one"]),
 ]
 # The same for what the schema of the CRD refuses, so that it is never stored.
@@ -77,6 +114,7 @@ SCHEMA = [
     (no_containers, ["spec.workerGroupSpecs[0].template.spec.containers: Required value"]),
     (name_is_no_label, ["spec.workerGroupSpecs[0].groupName", "TPU_Group", "use lower case letters, digits and '-'"]),
     (no_head, ["spec.headGroupSpec: Required value"]),
+    (same_container_twice, ["spec.workerGroupSpecs[0].template.spec.containers[1]: Duplicate value"]),
 ]
 
 
@@ -195,3 +233,26 @@ def test_a_running_cluster_that_is_made_invalid_keeps_its_pods(cluster, namespac
     ray.wait_condition("InvalidSpec")
     wait_until(lambda: ray.status().get("state") == "ready", "ready again")
     assert uids(ray.workers()) == before
+
+
+def test_what_only_the_api_server_refuses_is_told_in_its_words(cluster, namespace, start_operator):
+    start_operator(cluster, watch_namespaces=[namespace])
+    ray = RayCluster.create(cluster, namespace, spoilt(bad_toleration))
+    words = ["a Pod of group v6e is refused, mend spec.workerGroupSpecs[0].template: Pod ", "is invalid"]
+    words += ["spec.tolerations[0].operator", '"Like"']
+    condition = ray.wait_condition("ReplicaFailure", status="True", reason="FailedCreateWorkerPod")
+    kind, _, note = ray.wait_event("FailedToCreateWorkerPod")
+    assert kind == "Warning"
+    for word in words:
+        assert word in condition["message"] and word in note
+
+
+def test_what_its_pods_are_warned_of_is_told_of_the_cluster(cluster, namespace, start_operator):
+    start_operator(cluster, watch_namespaces=[namespace])
+    manifest = raycluster("warned", tpu_group())
+    worker(manifest)["env"] = [{"name": "TPU_PROCESS_PORT", "value": "http"}]
+    done = apply(cluster, namespace, manifest)
+    warning = 'TPU_PROCESS_PORT of container ray-worker is "http", no port from 1 to 65535'
+    assert done.returncode == 0
+    assert f"Warning: spec.workerGroupSpecs[0].template: {warning}" in done.stderr
+    assert RayCluster(cluster, namespace, "warned").wait_event("TPUWarning", warning)[0] == "Warning"

@@ -92,14 +92,14 @@ skip_gap (const char *text, size_t at)
     }
 }
 
-/* JSON values one after the other, as jq and kubectl write them; false when the text is anything else. YAML's reader
- * takes most JSON, but neither tabs nor escaped surrogate pairs. */
+/* JSON values one after the other, as jq and kubectl write them; false when the text is anything else, or holds a NUL:
+ * YAML's reader says in which line. It takes most JSON, but neither tabs nor escaped surrogate pairs. */
 static bool
 read_json (cJSON *docs, const char *text, size_t len)
 {
   size_t at = skip_gap (text, 0);
 
-  if (text[at] != '{' || !is_utf8 (text, len))
+  if (text[at] != '{' || !is_utf8 (text, len) || json_has_nul (text, len))
     return false;
   for (; at < len; at = skip_gap (text, at))
     {

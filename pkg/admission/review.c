@@ -267,14 +267,34 @@ fail (struct admission_verdict *verdict, const struct admission_route *route, co
   return ADMISSION_FAILED;
 }
 
+/* Half of a text must not be examined for the whole. Ray's objects are refused for it when they are created; a Pod that
+ * is wrong only in strict mode (facts/tpu_injection.md §8.2 rule 15), and what is stored can always be edited. */
+static enum admission_outcome
+refuse_nul (struct admission_verdict *verdict, const struct admission_route *route,
+            const struct admission_request *request, bool strict, const char *field)
+{
+  cleanup_free char *text = xasprintf ("%s holds the character NUL (\\u0000), which ends texts: remove it", field);
+  bool deny = strict || (text_eq (request->group, "ray.io") && !text_eq (request->operation, "UPDATE"));
+
+  log_warn (deny ? "denied: NUL in a text" : "admitted unexamined: NUL in a text", LF_STR ("route", route->name),
+            LF_STR ("namespace", request->namespace), LF_STR ("name", request->name), LF_STR ("field", field));
+  if (deny)
+    admission_deny (verdict, 422, text);
+  else
+    admission_warn (verdict, text);
+  return deny ? ADMISSION_DENIED : ADMISSION_ALLOWED;
+}
+
 static enum admission_outcome
 decide (struct admission_verdict *verdict, const struct admission_route *route, const struct admission_request *request,
-        bool strict)
+        bool strict, const char *nul)
 {
   struct error err = { "" };
 
   if (request->object == NULL)
     verdict->allowed = true;
+  else if (nul != NULL)
+    return refuse_nul (verdict, route, request, strict, nul);
   else if (route->fn (route->data, request, verdict, &err) < 0)
     return fail (verdict, route, request, strict, &err);
   return verdict->allowed ? ADMISSION_ALLOWED : ADMISSION_DENIED;
@@ -287,6 +307,7 @@ admission_review (const struct admission_route *route, bool strict, const char *
   cleanup_scratch struct json_scratch scratch = json_scratch_begin (); /* first, so that it ends last */
   cleanup_json cJSON *review = NULL;
   cleanup_verdict struct admission_verdict verdict = { 0 };
+  cleanup_free char *nul = NULL;
   struct admission_request request = { .uid = "" };
   int ret = json_parse (&review, body, len, err);
 
@@ -299,7 +320,9 @@ admission_review (const struct admission_route *route, bool strict, const char *
       error_wrap (err, ret, "the body is no AdmissionReview");
       return -EINVAL;
     }
-  *outcome = decide (&verdict, route, &request, strict);
+  if (json_has_nul (body, len))
+    nul = json_nul_path (body, len, "request", "object");
+  *outcome = decide (&verdict, route, &request, strict, nul);
   *reply = write_reply (request.uid, &verdict);
   return 0;
 }

@@ -82,6 +82,15 @@ void json_merge_flat (cJSON *into, const cJSON *from, bool overwrite);
 
 /* Parses exactly one value; trailing bytes other than white space are an error that names the byte offset. */
 int json_parse (cJSON **out, const char *text, size_t len, struct error *err);
+
+/* Whether a string in this JSON text holds the character NUL (\u0000). The tree that json_parse makes of it ends the
+ * string there, so who parses what others wrote asks, and refuses it. */
+bool json_has_nul (const char *text, size_t len);
+/* Where: path of the first such string, or member with such a name, below the value at these keys, as in
+ * spec.containers[0].name; NULL when there is none. Owned by the caller. */
+#define json_nul_path(text, len, ...) json_nul_path_ ((text), (len), (const char *const[]){ __VA_ARGS__, NULL })
+char *json_nul_path_ (const char *text, size_t len, const char *const *keys);
+
 char *json_print (const cJSON *v);        /* compact; owned by the caller */
 char *json_print_pretty (const cJSON *v); /* two-space indent, newline at the end; owned by the caller */
 

@@ -45,7 +45,12 @@ static int
 next_event (struct loader *l, yaml_event_t *event)
 {
   if (yaml_parser_parse (&l->parser, event))
-    return 0;
+    {
+      if (event->type == YAML_SCALAR_EVENT
+          && strlen ((const char *) event->data.scalar.value) != event->data.scalar.length)
+        return fail_at (l, &event->start_mark, "this text holds the character NUL (\\0), which ends it: remove it");
+      return 0;
+    }
   return fail_at (l, &l->parser.problem_mark, l->parser.problem ? l->parser.problem : "this is no YAML");
 }
 

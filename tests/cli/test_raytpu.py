@@ -361,6 +361,15 @@ def test_what_tpu_pods_warn_about_is_said_once_per_group():
     assert "spec.workerGroupSpecs[0].template: " in result.messages[0]
 
 
+@pytest.mark.parametrize("text", ['{"kind": "Pod", "apiVersion": "v1\\u0000x"}', 'kind: Pod\napiVersion: "v1\\0x"\n'])
+@pytest.mark.parametrize("command", ["inject", "validate", "render"])
+def test_half_a_text_is_not_taken_for_the_whole(command, text):
+    result = raytpu(command, "-f", "-", stdin=text)
+    assert result.code == 1 and result.out.count("v1") == 0
+    line = 1 if text.startswith("{") else 2
+    assert f"line {line}, column" in result.err and "the character NUL" in result.err
+
+
 BAD_CLUSTERS = [
     # what is wrong, the manifest, what the message must name: field, value, remedy
     ("topology", with_topology("4x"), ["gke-tpu-topology", '"4x"', "4x4 or 2x2x2"]),

@@ -322,6 +322,43 @@ too_many_warnings_are_counted (void **state)
     }
 }
 
+#define ANY_REQUEST(group, kind, operation, object, old)                                                               \
+  "{\"uid\":\"u\",\"kind\":{\"group\":\"" group "\",\"kind\":\"" kind "\"},\"operation\":\"" operation                 \
+  "\",\"object\":" object ",\"oldObject\":" old "}"
+#define NUL_SPEC "{\"spec\":{\"a\":[{\"x.io/b\":\"1\"},{\"x.io/b\":\"v\\u0000w\"}]}}"
+
+static void
+half_a_text_is_not_examined (void **state)
+{
+  static const struct
+  {
+    const char *name, *body;
+    bool strict, asked, allowed;
+  } cases[] = {
+    { "a Pod", REVIEW (ANY_REQUEST ("", "Pod", "CREATE", NUL_SPEC, "null")), false, false, true },
+    { "a Pod, strict", REVIEW (ANY_REQUEST ("", "Pod", "CREATE", NUL_SPEC, "null")), true, false, false },
+    { "a RayCluster", REVIEW (ANY_REQUEST ("ray.io", "RayCluster", "CREATE", NUL_SPEC, "null")), false, false, false },
+    { "a stored one", REVIEW (ANY_REQUEST ("ray.io", "RayCluster", "UPDATE", NUL_SPEC, NUL_SPEC)), false, false, true },
+    { "one that is mended", REVIEW (ANY_REQUEST ("ray.io", "RayCluster", "UPDATE", "{}", NUL_SPEC)), false, true,
+      true },
+    { "a backslash", REVIEW (ANY_REQUEST ("", "Pod", "CREATE", "{\"a\":\"\\\\u0000\"}", "null")), true, true, true },
+  };
+
+  (void) state;
+  for (size_t i = 0; i < ARRAY_LEN (cases); i++)
+    {
+      struct script s = { .verdict = { .allowed = true } };
+      cleanup_json cJSON *response = ask (&s, cases[i].strict, cases[i].body);
+      const cJSON *warnings = json_get (response, "warnings");
+      const char *told = warnings != NULL ? warnings->child->valuestring : json_str (response, "status", "message");
+
+      if (s.calls != cases[i].asked || json_bool (response, false, "allowed") != cases[i].allowed)
+        fail_msg ("%s: asked %d times, %s", cases[i].name, s.calls, json_print (response));
+      if (!cases[i].asked && !text_starts_with (log_nonnull (told), "spec.a[1][\"x.io/b\"] holds the character NUL"))
+        fail_msg ("%s: told \"%s\"", cases[i].name, log_nonnull (told));
+    }
+}
+
 static void
 deep_nesting_is_bounded (void **state)
 {
@@ -350,6 +387,7 @@ main (void)
     cmocka_unit_test (an_internal_failure_is_answered),
     cmocka_unit_test (warnings_are_cut_to_what_the_api_server_passes_on),
     cmocka_unit_test (too_many_warnings_are_counted),
+    cmocka_unit_test (half_a_text_is_not_examined),
     cmocka_unit_test (deep_nesting_is_bounded),
   };
 

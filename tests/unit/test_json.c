@@ -313,10 +313,39 @@ test_printed_yaml_reads_back_the_same (void **state)
     }
 }
 
+static void
+test_nul_is_found (void **state)
+{
+  static const struct
+  {
+    const char *text, *path; /* NULL: none */
+  } cases[] = {
+    { "{\"a\":\"x\"}", NULL },
+    { "{\"a\":{\"b\":\"x\\u0000\"}}", "b" },
+    { "{\"a\":[1,{\"c.d\":[\"\\u0000\"]}]}", "[1][\"c.d\"][0]" },
+    { "{\"a\":{\"k\\u0000\":1}}", "k\xef\xb7\x90" },
+    { "{\"a\":\"\\\\u0000\"}", NULL },
+    { "{\"a\":{\"b\":\"\\\\\\u0000\"}}", "b" },
+    { "{\"a\":\"\\\\u0000\",\"b\":\"\\u0000\"}", "" }, /* elsewhere */
+  };
+
+  (void) state;
+  for (size_t i = 0; i < ARRAY_LEN (cases); i++)
+    {
+      size_t len = strlen (cases[i].text);
+      cleanup_free char *path = json_nul_path (cases[i].text, len, "a");
+
+      assert_int_equal (json_has_nul (cases[i].text, len), cases[i].path != NULL);
+      if (!text_eq (path, cases[i].path != NULL && *cases[i].path ? cases[i].path : NULL))
+        fail_msg ("%s: %s", cases[i].text, path ? path : "none");
+    }
+}
+
 int
 main (void)
 {
   const struct CMUnitTest tests[] = {
+    cmocka_unit_test (test_nul_is_found),
     cmocka_unit_test (test_paths_answer_absent_for_whatever_is_not_there),
     cmocka_unit_test (test_broken_json_says_where),
     cmocka_unit_test (test_patches_apply_or_name_the_operation),

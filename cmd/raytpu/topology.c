@@ -179,6 +179,16 @@ unknown_accelerator (const char *label)
   return RAYTPU_FAILED;
 }
 
+static char *
+list_topologies (const struct tpu_offer *offer)
+{
+  struct buf all = { 0 };
+
+  for (size_t i = 0; offer->topologies[i] != NULL; i++)
+    buf_printf (&all, "%s%s", i > 0 ? ", " : "", offer->topologies[i]);
+  return buf_take (&all);
+}
+
 /* The one that was asked for, though it may not be one of the usual. */
 static int
 list_one (struct listing *l, const struct tpu_offer *offer, const char *text)
@@ -196,8 +206,11 @@ list_one (struct listing *l, const struct tpu_offer *offer, const char *text)
     list_topology (l, offer, text, list_row);
   if (l->count == 0)
     {
-      report ("error", "there is no %s slice of topology %.32s: use %d dimensions, as in %s, and a multiple of 4 chips",
-              offer->label, text, a->ndims, offer->topologies[0]);
+      cleanup_free char *all = list_topologies (offer);
+
+      report ("error",
+              "there is no %s slice of topology %.32s: use %d dimensions and a multiple of 4 chips, such as %s",
+              offer->label, text, a->ndims, all);
       return RAYTPU_FAILED;
     }
   list_topology (l, offer, text, list_env);

@@ -27,20 +27,24 @@ added_env (const cJSON *patch)
   return count;
 }
 
+/* What depends on a place in a slice is left out where there is none. */
 static void
 log_injection (const struct admission_request *request, const struct tpu_injection *injection)
 {
-  const char *pod = admission_object_name (request);
+  const struct log_field where = LF_STR ("namespace", request->namespace),
+                         pod = LF_STR ("pod", admission_object_name (request)),
+                         owner = LF_STR ("owner", tpu_owner_name (injection->owner)),
+                         env = LF_INT ("env", added_env (injection->patch)),
+                         dry_run = LF_INT ("dry_run", request->dry_run);
   const cJSON *warning;
 
-  if (cJSON_GetArraySize (injection->patch) > 0)
-    log_info ("injected pod", LF_STR ("namespace", request->namespace), LF_STR ("pod", pod),
-              LF_STR ("owner", tpu_owner_name (injection->owner)), LF_STR ("slice", injection->slice),
-              LF_INT ("worker_id", injection->worker_id), LF_INT ("hosts", injection->hosts),
-              LF_INT ("env", added_env (injection->patch)), LF_INT ("dry_run", request->dry_run));
+  if (cJSON_GetArraySize (injection->patch) > 0 && injection->worker_id < 0)
+    log_info ("injected pod", where, pod, owner, env, dry_run);
+  else if (cJSON_GetArraySize (injection->patch) > 0)
+    log_info ("injected pod", where, pod, owner, LF_STR ("slice", injection->slice),
+              LF_INT ("worker_id", injection->worker_id), LF_INT ("hosts", injection->hosts), env, dry_run);
   cJSON_ArrayForEach (warning, injection->warnings)
-    log_warn ("pod warning", LF_STR ("namespace", request->namespace), LF_STR ("pod", pod),
-              LF_STR ("warning", cJSON_GetStringValue (warning)));
+    log_warn ("pod warning", where, pod, LF_STR ("warning", cJSON_GetStringValue (warning)));
 }
 
 /* The pod itself is wrong. Refusing it would also refuse pods that run today, so only strict mode does

@@ -44,7 +44,9 @@ drain_strays (struct ray_planner *p)
 
       if (ray_pod_owned (pod, p->cluster) && text_eq (pod->node_type, "worker")
           && ray_cluster_group (p->cluster, pod->group) == NULL)
-        ray_plan_delete_pod (p, NULL, pod, "its worker group is no longer in the spec");
+        ray_plan_delete_pod (p, NULL, pod,
+                             *pod->group == '\0' ? "it has no label " RAY_LABEL_GROUP ", so no worker group counts it"
+                                                 : "its worker group is no longer in the spec");
     }
 }
 

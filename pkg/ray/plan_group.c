@@ -115,7 +115,8 @@ retire_twins (const struct ray_group *group, struct ray_slices *slices)
       if (is_kept (slice) && slice->index >= 0 && slices->items[i - 1].index == slice->index && !group->is_head)
         {
           slice->state = RAY_SLICE_BROKEN;
-          slice->why = "another slice has the same replica index";
+          slice->why = group->hosts > 1 ? "another slice has the same replica index"
+                                        : "another Pod has the same replica index";
         }
     }
 }
@@ -170,6 +171,14 @@ compare_victims (const void *a, const void *b)
   return strcmp (s->pods[0]->name, t->pods[0]->name);
 }
 
+static const char *
+surplus_reason (const struct ray_group *group)
+{
+  if (group->is_head)
+    return "another head Pod is there already, and a cluster has one";
+  return group->suspend ? "its worker group is suspended" : "scale down";
+}
+
 static void
 scale_down (struct ray_planner *p, const struct ray_group *group, struct ray_slices *slices, size_t surplus)
 {
@@ -184,7 +193,7 @@ scale_down (struct ray_planner *p, const struct ray_group *group, struct ray_sli
     {
       victims[i]->doomed = true;
       retire_index (p, group, victims[i]);
-      delete_slice (p, group, victims[i], "scale down");
+      delete_slice (p, group, victims[i], surplus_reason (group));
     }
   free (victims);
 }

@@ -9,14 +9,17 @@
 #define JOBSET_REPLICATED_JOB "jobset.sigs.k8s.io/replicatedjob-name"
 #define JOBSET_REPLICAS "jobset.sigs.k8s.io/replicatedjob-replicas"
 
+/* Of the labels, the new one first, else of the controller; an empty label is no name. */
 static const char *
 job_name (const cJSON *pod)
 {
-  const char *name = tpu_label (pod, TPU_LABEL_JOB_NAME);
+  const char *const names[] = { tpu_label (pod, TPU_LABEL_JOB_NAME), tpu_label (pod, TPU_LABEL_JOB_NAME_LEGACY),
+                                tpu_controller_name (pod, "Job") };
 
-  if (name == NULL)
-    name = tpu_label (pod, TPU_LABEL_JOB_NAME_LEGACY);
-  return name ? name : log_nonnull (tpu_controller_name (pod, "Job"));
+  for (size_t i = 0; i < ARRAY_LEN (names); i++)
+    if (names[i] != NULL && *names[i] != '\0')
+      return names[i];
+  return "";
 }
 
 /* The Job controller writes index, labels and hostname; the subdomain is the user's or the JobSet's (§2.1). On
@@ -28,7 +31,14 @@ identify_completion (struct tpu_identity *id, const cJSON *pod, const struct tpu
 
   if (r->hosts == 1)
     {
+      if (*id->slice == '\0')
+        id->slice = tpu_pod_name (pod, arena);
       id->host = 0;
+      return;
+    }
+  if (*id->slice == '\0')
+    {
+      id->unknown = "its label " TPU_LABEL_JOB_NAME " names no Job: leave it as the Job controller writes it";
       return;
     }
   id->stem = arena_printf (arena, "%s-", id->slice);

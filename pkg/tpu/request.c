@@ -207,21 +207,32 @@ read_topology (struct tpu_request *r, const cJSON *template, const struct tpu_op
   return 0;
 }
 
+#define UNDIVIDED "topology %s has %" PRId64 " chips, which " TPU_RESOURCE ": %" PRId64 " of each Pod does not divide"
+
+static int
+refuse_chips (const struct tpu_request *r, int64_t chips, struct error *err)
+{
+  const struct tpu_accelerator *a = r->accelerator;
+  int64_t per_pod = chips <= (a != NULL ? a->vm_chips : TPU_SLICE_VM_CHIPS) ? chips : TPU_SLICE_VM_CHIPS;
+
+  if (chips == 1 || chips % TPU_SLICE_VM_CHIPS == 0)
+    return error_set (err, EINVAL, UNDIVIDED ": ask for %" PRId64 " per Pod", r->topology_text, chips, r->chips,
+                      per_pod);
+  return error_set (err, EINVAL, UNDIVIDED ", and no slice has so many: write the topology of the node pool, as in %s",
+                    r->topology_text, chips, r->chips, r->topology.ndims == 3 ? "2x2x2" : "4x4");
+}
+
 static int
 count_hosts (struct tpu_request *r, struct error *err)
 {
   const struct tpu_accelerator *a = r->accelerator;
   int64_t chips = tpu_topology_chips (&r->topology);
-  int64_t largest = a != NULL ? a->vm_chips : TPU_SLICE_VM_CHIPS;
 
   if (a != NULL && r->topology.ndims != a->ndims)
     return error_set (err, EINVAL, "topology %s has %d dimensions, but slices of accelerator %s have %d: write e.g. %s",
                       r->topology_text, r->topology.ndims, a->label, a->ndims, a->ndims == 3 ? "2x2x2" : "4x4");
   if (chips % r->chips != 0)
-    return error_set (err, EINVAL,
-                      "topology %s has %" PRId64 " chips, which " TPU_RESOURCE ": %" PRId64
-                      " of each Pod does not divide: ask for %" PRId64 " per Pod",
-                      r->topology_text, chips, r->chips, chips <= largest ? chips : TPU_SLICE_VM_CHIPS);
+    return refuse_chips (r, chips, err);
   r->hosts = chips / r->chips;
   return 0;
 }

@@ -1,6 +1,8 @@
 /* The two handlers: what injection and validation decide becomes a verdict; what is not theirs passes. */
 #include "test_tpu_owners.h"
 
+#include <unistd.h>
+
 #include "admission/admission.h"
 
 static struct admission_policy
@@ -149,6 +151,42 @@ an_unknown_identity_is_a_warning_or_denied_when_strict (void **state)
   assert_int_equal (warning_count (&lenient), 1);
   assert_false (strict.allowed);
   assert_int_equal (strict.code, 422);
+}
+
+/* What the handler has logged about a pod, from standard error. Owned by the caller. */
+static char *
+logged_about (const cJSON *pod)
+{
+  FILE *file = tmpfile ();
+  int saved = dup (STDERR_FILENO);
+  cleanup_verdict struct admission_verdict v = { 0 };
+  char text[2048] = "";
+
+  assert_non_null (file);
+  fflush (stderr);
+  dup2 (fileno (file), STDERR_FILENO);
+  v = mutate (pod, "CREATE", false);
+  dup2 (saved, STDERR_FILENO);
+  close (saved);
+  rewind (file);
+  text[fread (text, 1, sizeof (text) - 1, file)] = '\0';
+  fclose (file);
+  return xstrdup (text);
+}
+
+static void
+the_log_names_a_slice_only_where_there_is_one (void **state)
+{
+  cleanup_json cJSON *placed = make_ray_pod ("tpu-v6e-slice", "4x4", "4", "c", "g", 0, 3);
+  cleanup_json cJSON *lost = make_ray_pod ("tpu-v6e-slice", "4x4", "4", "c", "g", 0, -1);
+  cleanup_free char *known = logged_about (placed), *unknown = logged_about (lost);
+
+  (void) state;
+  assert_non_null (strstr (known, "injected pod"));
+  assert_non_null (strstr (known, "owner=RayCluster slice=g-0 worker_id=3 hosts=4 env=7"));
+  assert_non_null (strstr (unknown, "injected pod")); /* where the node's metrics are */
+  assert_non_null (strstr (unknown, "owner=RayCluster env=2"));
+  assert_null (strstr (unknown, "slice="));
 }
 
 /* What every owner's mistake comes to, and what it is the same as: with dryRun, as without. */
@@ -366,6 +404,7 @@ main (void)
     cmocka_unit_test (pods_that_are_not_ours_pass_untouched),
     cmocka_unit_test (a_wrong_pod_is_admitted_with_a_warning_or_denied_when_strict),
     cmocka_unit_test (an_unknown_identity_is_a_warning_or_denied_when_strict),
+    cmocka_unit_test (the_log_names_a_slice_only_where_there_is_one),
     cmocka_unit_test (each_owner_is_denied_only_when_strict_and_unknown),
     cmocka_unit_test (a_cluster_is_judged_by_what_it_brings),
     cmocka_unit_test (other_kinds_pass_the_validator),

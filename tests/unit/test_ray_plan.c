@@ -670,6 +670,83 @@ test_twins_are_reduced_to_the_better_one_without_end (void **state)
   world_free (&w);
 }
 
+/* ---- reasons, which events and logs give ---- */
+
+static void
+no_group (struct world *w)
+{
+  for (size_t i = 0; i < w->npods; i++)
+    if (strcmp (w->pods[i]->group, "cpu") == 0)
+      w->pods[i]->group = "";
+}
+
+static void
+second_head (struct world *w)
+{
+  for (size_t i = 0; i < w->npods; i++)
+    if (strcmp (w->pods[i]->group, "cpu") == 0 && w->pods[i]->replica_index == 0)
+      {
+        w->pods[i]->group = RAY_HEAD_GROUP;
+        w->pods[i]->node_type = "head";
+      }
+}
+
+static void
+twin_pods (struct world *w)
+{
+  for (size_t i = 0; i < w->npods; i++)
+    if (strcmp (w->pods[i]->group, "cpu") == 0)
+      w->pods[i]->replica_index = 0;
+}
+
+static void
+fewer (struct world *w)
+{
+  scale (w, 1, 1);
+}
+
+static void
+suspended (struct world *w)
+{
+  json_set_bool (group_spec (w, 1), "suspend", true);
+}
+
+static void
+test_deletions_say_why (void **state)
+{
+  static const struct
+  {
+    void (*change) (struct world *w);
+    const char *why;
+  } cases[] = {
+    { no_group, "it has no label ray.io/group, so no worker group counts it" },
+    { second_head, "another head Pod is there already, and a cluster has one" },
+    { twin_pods, "another Pod has the same replica index" },
+    { fewer, "scale down" },
+    { suspended, "its worker group is suspended" },
+  };
+
+  (void) state;
+  for (size_t i = 0; i < ARRAY_LEN (cases); i++)
+    {
+      struct world w;
+      size_t deleted = 0;
+
+      world_init (&w, two_groups);
+      world_settle (&w);
+      cases[i].change (&w);
+      world_plan (&w);
+      for (size_t k = 0; k < w.plan.nops; k++)
+        if (w.plan.ops[k].kind == RAY_OP_DELETE_POD)
+          {
+            assert_string_equal (w.plan.ops[k].why, cases[i].why);
+            deleted++;
+          }
+      assert_in_range (deleted, 1, 2);
+      world_free (&w);
+    }
+}
+
 static void
 test_absurd_replicas_make_a_bounded_plan (void **state)
 {
@@ -883,6 +960,7 @@ main (void)
     cmocka_unit_test (test_suspension_deletes_all_and_makes_none),
     cmocka_unit_test (test_a_head_that_must_not_come_back_does_not),
     cmocka_unit_test (test_twins_are_reduced_to_the_better_one_without_end),
+    cmocka_unit_test (test_deletions_say_why),
     cmocka_unit_test (test_absurd_replicas_make_a_bounded_plan),
     cmocka_unit_test (test_clusters_that_are_not_ours_to_touch_get_no_plan),
     cmocka_unit_test (test_ledger_text_survives_a_round_trip),

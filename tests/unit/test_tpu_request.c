@@ -108,6 +108,9 @@ static const struct
   { "chips that do not divide",
     LIMIT ("3"),
     { "topology 4x4 has 16 chips", "google.com/tpu: 3", "ask for 4 per Pod" } },
+  { "a topology that no chips divide",
+    TOPOLOGY ("3x3"),
+    { "topology 3x3 has 9 chips", "no slice has so many", "topology of the node pool, as in 4x4" } },
   { "more chips than the slice has", TOPOLOGY ("1x1"), { "has 1 chips", "google.com/tpu: 4", "ask for 1 per Pod" } },
 };
 

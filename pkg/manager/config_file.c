@@ -140,7 +140,7 @@ check (const cJSON *config, const char *path, struct error *err)
       const struct field *field = find_field (item->string);
 
       if (field == NULL)
-        return error_set (err, EINVAL, "%s: there is no field %.100s", path, item->string);
+        return error_set (err, EINVAL, "%s: there is no field %.100s: remove it or mend its name", path, item->string);
       if (cJSON_IsNull (item))
         continue;
       if (!kinds[field->kind].is (item))

@@ -277,14 +277,17 @@ check_work (const struct manager_options *o, struct error *err)
   bool offline = strcmp (o->kubeconfig, MANAGER_KUBECONFIG_NONE) == 0;
 
   if (!o->enable_controller && !o->enable_webhook)
-    return error_set (err, EINVAL, "--enable-controller and --enable-webhook are both false: nothing is left to do");
+    return error_set (err, EINVAL,
+                      "--enable-controller and --enable-webhook are both false: nothing is left to do, remove one");
   if (offline && !o->enable_webhook)
-    return error_set (err, EINVAL,
-                      "--kubeconfig none and --enable-webhook=false: without API access only admission works");
+    return error_set (
+        err, EINVAL,
+        "--kubeconfig none and --enable-webhook=false: without API access only admission works: remove one");
   if (offline && o->webhook_url[0] != '\0')
-    return error_set (err, EINVAL,
-                      "--webhook-url \"%s\" and --kubeconfig none: nobody could write the webhook configurations",
-                      o->webhook_url);
+    return error_set (
+        err, EINVAL,
+        "--webhook-url \"%s\" and --kubeconfig none: nobody could write the webhook configurations: remove one",
+        o->webhook_url);
   return 0;
 }
 

@@ -77,6 +77,12 @@ is_whole (const cJSON *v)
 }
 
 static cJSON_bool
+is_count (const cJSON *v)
+{
+  return is_whole (v) && v->valuedouble >= 0;
+}
+
+static cJSON_bool
 is_quantity (const cJSON *v)
 {
   struct quantity q;
@@ -95,6 +101,7 @@ static const struct kind
   [RAY_KIND_STRING] = { "a string", cJSON_IsString, NULL, NULL },
   [RAY_KIND_BOOL] = { "true or false", cJSON_IsBool, NULL, NULL },
   [RAY_KIND_WHOLE] = { "a whole number within 32 bits", is_whole, NULL, NULL },
+  [RAY_KIND_COUNT] = { "a whole number of 0 or more, within 32 bits", is_count, NULL, NULL },
   [RAY_KIND_STRINGS] = { "a list of strings", cJSON_IsArray, "a string", cJSON_IsString },
   [RAY_KIND_OBJECTS] = { "a list of objects", cJSON_IsArray, "an object", cJSON_IsObject },
   [RAY_KIND_STRING_MAP] = { "an object of strings", cJSON_IsObject, "a string (quote it)", cJSON_IsString },
@@ -159,7 +166,7 @@ ray_check_kinds (struct ray_problems *problems, const cJSON *object, const char 
   for (size_t i = 0; i < count; i++)
     {
       const cJSON *v = json_get (object, fields[i].key);
-      struct ray_path at = ray_path ("%s.%s", path, fields[i].key);
+      struct ray_path at = ray_path ("%s%s%s", path, *path != '\0' ? "." : "", fields[i].key);
 
       if (v != NULL && !cJSON_IsNull (v))
         check_kind (problems, at.text, v, &kinds[fields[i].kind]);
@@ -172,7 +179,7 @@ static void
 check_metadata (struct ray_problems *problems, const struct ray_cluster *cluster)
 {
   static const struct ray_field fields[]
-      = { { "labels", RAY_KIND_STRING_MAP }, { "annotations", RAY_KIND_STRING_MAP } };
+      = { { "namespace", RAY_KIND_STRING }, { "labels", RAY_KIND_STRING_MAP }, { "annotations", RAY_KIND_STRING_MAP } };
   size_t len = strlen (cluster->name);
   int max = cluster->holder != NULL ? cluster->holder->name_max : RAY_NAME_MAX;
 

@@ -120,7 +120,8 @@ void
 ray_validate_template (struct ray_problems *problems, const cJSON *template, const char *path)
 {
   const cJSON *spec = json_get (template, "spec"), *containers = json_get (spec, "containers");
-  struct ray_path at = ray_path ("%s.spec", path), metadata = ray_path ("%s.metadata", path);
+  const char *dot = *path != '\0' ? "." : "";
+  struct ray_path at = ray_path ("%s%sspec", path, dot), metadata = ray_path ("%s%smetadata", path, dot);
 
   ray_check_kinds (problems, template, path, template_fields, ARRAY_LEN (template_fields));
   ray_check_kinds (problems, json_get (template, "metadata"), metadata.text, metadata_fields,
@@ -134,7 +135,7 @@ ray_validate_template (struct ray_problems *problems, const cJSON *template, con
   if (containers == NULL || cJSON_IsNull (containers)
       || (cJSON_IsArray (containers) && cJSON_GetArraySize (containers) == 0))
     ray_problem (problems, RAY_REASON_SPEC, ray_path ("%s.containers", at.text).text,
-                 "is empty: a template needs at least one container, and the first one runs Ray");
+                 "is empty: a Pod needs at least one container");
   ray_validate_containers (problems, spec, "containers", NULL, at.text);
   ray_validate_containers (problems, spec, "initContainers", containers, at.text);
   check_volumes (problems, json_get (spec, "volumes"), ray_path ("%s.volumes", at.text).text);

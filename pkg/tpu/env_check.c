@@ -2,8 +2,6 @@
  * each other does not say why. */
 #include "tpu/env_internal.h"
 
-#include <inttypes.h>
-
 /* The literal that an entry has, NULL when there is none, it is empty (a decision, §2.3) or cannot be seen. */
 static const char *
 stated (const struct tpu_decision *d, const char *name)
@@ -55,8 +53,8 @@ check_worker_id (const struct tpu_decision *d)
       || (text_to_int (text, 0, INT64_MAX, &own) == 0 && own == tpu_env_own_id (d)))
     return;
   tpu_warn (d->plan->warnings,
-            "container %.63s keeps its own TPU_WORKER_ID \"%.32s\", but is worker %" PRId64 " of its slice: remove it",
-            tpu_env_container_name (d), text, tpu_env_own_id (d));
+            "container %.63s keeps its own TPU_WORKER_ID \"%.32s\", which is not its index in the slice: remove it",
+            tpu_env_container_name (d), text);
 }
 
 void

@@ -13,22 +13,6 @@ workload_name (const cJSON *object)
   return log_nonnull (json_str (object, "metadata", "name"));
 }
 
-int64_t
-workload_count_ (struct expansion *x, const cJSON *object, int64_t def, const char *const *keys)
-{
-  const cJSON *v = json_get_ (object, keys);
-  cleanup_buf struct buf path = { 0 };
-
-  if (v == NULL || cJSON_IsNull (v))
-    return def;
-  if (json_is_whole (v) && v->valuedouble >= 0 && v->valuedouble <= INT32_MAX)
-    return (int64_t) v->valuedouble;
-  for (size_t i = 0; keys[i] != NULL; i++)
-    buf_printf (&path, "%s%s", i > 0 ? "." : "", keys[i]);
-  error_set (x->err, EINVAL, "%s must be a whole number of at least 0", buf_text (&path));
-  return -1;
-}
-
 static void
 set_owner (cJSON *pod, const char *kind, const char *name)
 {
@@ -52,7 +36,7 @@ workload_pod (struct expansion *x, const cJSON *template, const char *name, cons
     }
   if (cJSON_GetArraySize (x->pods) >= WORKLOAD_PODS_MAX)
     {
-      error_set (x->err, E2BIG, "it makes more than %d Pods", WORKLOAD_PODS_MAX);
+      error_set (x->err, E2BIG, "its counts make more than %d Pods: lower them", WORKLOAD_PODS_MAX);
       return NULL;
     }
   pod = json_push_obj (x->pods);
@@ -114,6 +98,15 @@ static int (*const expanders[]) (struct expansion *x, const cJSON *object) = {
   workload_expand_statefulset, workload_expand_deployment,
 };
 
+static int
+refuse_types (const cJSON *object, struct error *err)
+{
+  cleanup_problems struct ray_problems found = { 0 };
+
+  workload_check_types (&found, object);
+  return found.count > 0 ? error_set (err, EINVAL, "%s: %s", found.items[0].field, found.items[0].message) : 0;
+}
+
 int
 workload_expand (cJSON **pods, const cJSON *object, struct error *err)
 {
@@ -128,7 +121,9 @@ workload_expand (cJSON **pods, const cJSON *object, struct error *err)
       {
         if (*workload_name (object) == '\0')
           return error_set (err, EINVAL, "metadata.name is missing: Pods are named after it");
-        ret = expanders[i](&x, object);
+        ret = refuse_types (object, err);
+        if (ret == 0)
+          ret = expanders[i](&x, object);
         if (ret == 0)
           *pods = take_ptr (made);
         return ret;

@@ -49,11 +49,9 @@ int
 workload_expand_job (struct expansion *x, const cJSON *job)
 {
   bool indexed = text_eq (json_str (job, "spec", "completionMode"), "Indexed");
-  int64_t parallelism = workload_count (x, job, 1, "spec", "parallelism");
-  int64_t completions = parallelism < 0 ? -1 : workload_count (x, job, parallelism, "spec", "completions");
+  int64_t parallelism = json_int (job, 1, "spec", "parallelism");
+  int64_t completions = json_int (job, parallelism, "spec", "completions");
 
-  if (completions < 0)
-    return -EINVAL;
   for (int64_t i = 0; i < completions; i++)
     if (add_job_pod (x, job, indexed, i) < 0)
       return -EINVAL;
@@ -116,7 +114,8 @@ expand_child (struct expansion *x, const cJSON *jobset, const cJSON *rjob, int64
   cJSON *template;
 
   if (json_str (rjob, "name") == NULL || !cJSON_IsObject (json_get (spec, "template")))
-    return error_set (x->err, EINVAL, "a replicatedJob needs a name and template.spec.template");
+    return error_set (x->err, EINVAL, "replicatedJob \"%.63s\" needs a name and a template.spec.template",
+                      log_nonnull (json_str (rjob, "name")));
   json_set_str (json_obj (job, "metadata"), "name", name);
   json_set_copy (job, "spec", spec);
   if (json_str (spec, "completionMode") == NULL)
@@ -142,10 +141,10 @@ coordinator_of (const cJSON *jobset, const char *subdomain)
 static int
 expand_replicated_job (struct expansion *x, const cJSON *jobset, const cJSON *rjob, struct position *p)
 {
-  int64_t replicas = workload_count (x, rjob, 1, "replicas");
+  int64_t replicas = json_int (rjob, 1, "replicas");
 
   if (replicas > WORKLOAD_PODS_MAX)
-    return error_set (x->err, E2BIG, "it makes more than %d Jobs", WORKLOAD_PODS_MAX);
+    return error_set (x->err, E2BIG, "its replicas make more than %d Jobs: lower them", WORKLOAD_PODS_MAX);
   for (int64_t i = 0; i < replicas; i++, p->global_index++)
     {
       int ret = expand_child (x, jobset, rjob, replicas, i, p);
@@ -153,7 +152,7 @@ expand_replicated_job (struct expansion *x, const cJSON *jobset, const cJSON *rj
       if (ret < 0)
         return ret;
     }
-  return replicas < 0 ? -EINVAL : 0;
+  return 0;
 }
 
 int

@@ -24,10 +24,9 @@ ordinal_pod (struct expansion *x, const cJSON *template, const char *set, int64_
 int
 workload_expand_statefulset (struct expansion *x, const cJSON *set)
 {
-  int64_t replicas = workload_count (x, set, 1, "spec", "replicas");
-  int64_t start = replicas < 0 ? -1 : workload_count (x, set, 0, "spec", "ordinals", "start");
+  int64_t replicas = json_int (set, 1, "spec", "replicas"), start = json_int (set, 0, "spec", "ordinals", "start");
 
-  for (int64_t i = 0; start >= 0 && i < replicas; i++)
+  for (int64_t i = 0; i < replicas; i++)
     {
       cJSON *pod = ordinal_pod (x, json_get (set, "spec", "template"), workload_name (set), start + i);
 
@@ -35,20 +34,20 @@ workload_expand_statefulset (struct expansion *x, const cJSON *set)
         return -EINVAL;
       json_set_str (json_get (pod, "spec"), "subdomain", json_str (set, "spec", "serviceName"));
     }
-  return start < 0 ? -EINVAL : 0;
+  return 0;
 }
 
 int
 workload_expand_deployment (struct expansion *x, const cJSON *deployment)
 {
-  int64_t replicas = workload_count (x, deployment, 1, "spec", "replicas");
+  int64_t replicas = json_int (deployment, 1, "spec", "replicas");
   cleanup_free char *prefix = xasprintf ("%s-", workload_name (deployment));
 
   for (int64_t i = 0; i < replicas; i++)
     if (workload_pod (x, json_get (deployment, "spec", "template"), prefix, "ReplicaSet", workload_name (deployment))
         == NULL)
       return -EINVAL;
-  return replicas < 0 ? -EINVAL : 0;
+  return 0;
 }
 
 /* ---- LeaderWorkerSet ---- */
@@ -154,12 +153,10 @@ workload_expand_lws (struct expansion *x, const cJSON *set)
                      .leader_template = cJSON_IsObject (leader) ? leader : worker,
                      .worker_template = worker,
                      .spec = spec,
-                     .subdomain_policy = json_str (spec, "networkConfig", "subdomainPolicy") };
+                     .subdomain_policy = json_str (spec, "networkConfig", "subdomainPolicy"),
+                     .replicas = json_int (spec, 1, "replicas"),
+                     .size = json_int (template, 1, "size") };
 
-  g.replicas = workload_count (x, spec, 1, "replicas");
-  g.size = g.replicas < 0 ? -1 : workload_count (x, template, 1, "size");
-  if (g.size < 0)
-    return error_wrap (x->err, -EINVAL, "spec");
   g.leader_tpus = requests_tpus (g.leader_template);
   for (int64_t group = 0; group < g.replicas; group++)
     for (int64_t i = 0; i < g.size; i++)

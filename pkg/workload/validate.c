@@ -5,6 +5,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 struct check
 {
@@ -61,17 +62,30 @@ template_problem (const struct check *c, const cJSON *template, const char *path
   problem (c, message, "%sspec", path);
 }
 
+/* Appends what was found, and frees it. True when there was something. */
+static bool
+take_problems (const struct check *c, struct ray_problems *found)
+{
+  bool any = found->count > 0;
+
+  for (size_t i = 0; i < found->count; i++)
+    problem (c, found->items[i].message, "%s", found->items[i].field);
+  ray_problems_free (found);
+  return any;
+}
+
 /* False when there is nothing to compare: no TPUs, no topology, or a problem that was told. */
 static bool
 read_request (const struct check *c, struct tpu_request *r, const cJSON *template, const char *path)
 {
+  cleanup_free char *bare = xstrndup (path, strlen (path) - (*path != '\0')); /* without the dot */
+  struct ray_problems found = { 0 };
   struct error err = { "" };
 
-  if (!cJSON_IsObject (json_get (template, "spec")))
-    {
-      problem (c, "a pod template needs a spec", "%sspec", path);
-      return false;
-    }
+  *r = (struct tpu_request){ 0 };
+  ray_validate_template (&found, template, bare);
+  if (take_problems (c, &found))
+    return false;
   if (tpu_request_read (r, template, c->options, &err) == 0)
     return r->chips > 0;
   template_problem (c, template, path, err.message);
@@ -130,7 +144,7 @@ check_jobset (const struct check *c, const cJSON *object)
 
   if (!cJSON_IsArray (rjobs))
     {
-      problem (c, "must be a list of replicatedJobs", "spec.replicatedJobs");
+      problem (c, "is missing: list the replicatedJobs", "spec.replicatedJobs");
       return;
     }
   cJSON_ArrayForEach (rjob, rjobs)
@@ -139,6 +153,24 @@ check_jobset (const struct check *c, const cJSON *object)
 
       check_job_spec (c, json_get (rjob, "template", "spec"), path, "Indexed", named);
     }
+}
+
+/* As the LeaderWorkerSet's own webhook has it, whether it asks for TPUs or not. False when it was told. */
+static bool
+check_subgroups (const struct check *c, const cJSON *template, int64_t size)
+{
+  const cJSON *stated = json_get (template, "subGroupPolicy", "subGroupSize");
+  int64_t subgroup = json_int (template, 0, "subGroupPolicy", "subGroupSize");
+  cleanup_free char *message = NULL;
+
+  if (stated == NULL || cJSON_IsNull (stated) || (subgroup > 0 && (size % subgroup == 0 || (size - 1) % subgroup == 0)))
+    return true;
+  message = subgroup <= 0 ? xasprintf ("is %" PRId64 ": a subgroup has at least 1 Pod", subgroup)
+                          : xasprintf ("is %" PRId64 ", which divides neither size %" PRId64 " nor the %" PRId64
+                                       " Pods beside the leader: set size to a multiple of it",
+                                       subgroup, size, size - 1);
+  problem (c, message, "spec.leaderWorkerTemplate.subGroupPolicy.subGroupSize");
+  return false;
 }
 
 static void
@@ -150,7 +182,8 @@ check_lws (const struct check *c, const cJSON *object)
   int64_t size = json_int (template, 1, "size"), subgroup = json_int (template, 0, "subGroupPolicy", "subGroupSize");
   struct tpu_request of_leader = { 0 }, of_worker;
 
-  if (!read_request (c, &of_worker, worker, "spec.leaderWorkerTemplate.workerTemplate."))
+  if (!check_subgroups (c, template, size)
+      || !read_request (c, &of_worker, worker, "spec.leaderWorkerTemplate.workerTemplate."))
     return;
   if (leader != NULL && !read_request (c, &of_leader, leader, "spec.leaderWorkerTemplate.leaderTemplate.")
       && cJSON_GetArraySize (c->problems) > 0)
@@ -221,7 +254,18 @@ static const struct
   { "Deployment", "spec.template", check_deployment },
 };
 
-/* What injection says about one finished Pod: warnings, and what strict mode refuses it for. */
+static bool
+was_told (const struct check *c, const char *message)
+{
+  const cJSON *p;
+
+  cJSON_ArrayForEach (p, c->problems)
+    if (text_eq (json_str (p, "message"), message))
+      return true;
+  return false;
+}
+
+/* What injection says about one finished Pod: warnings, and what strict mode refuses it for. False when refused. */
 static bool
 check_finished (const struct check *c, const cJSON *pod, const char *field)
 {
@@ -237,14 +281,15 @@ check_finished (const struct check *c, const cJSON *pod, const char *field)
       return false;
     }
   cJSON_ArrayForEach (warning, injection.warnings)
-    {
-      problem (c, cJSON_GetStringValue (warning), "%s", field);
-      json_set_bool (cJSON_GetArrayItem (c->problems, cJSON_GetArraySize (c->problems) - 1), "warning", true);
-    }
-  return cJSON_GetArraySize (injection.warnings) == 0;
+    if (!was_told (c, warning->valuestring))
+      {
+        problem (c, warning->valuestring, "%s", field);
+        json_set_bool (cJSON_GetArrayItem (c->problems, cJSON_GetArraySize (c->problems) - 1), "warning", true);
+      }
+  return true;
 }
 
-/* Names that are too long and the like: the first Pod that says so speaks for all. */
+/* Names that are too long and the like: the first Pod that is refused speaks for all. */
 static void
 check_pods (const struct check *c, const cJSON *object, const char *field)
 {
@@ -272,7 +317,11 @@ workload_validate (cJSON *problems, const cJSON *object, const struct tpu_option
 {
   const struct check c = { .problems = problems, .options = options ? options : &tpu_default_options };
   int before = cJSON_GetArraySize (problems);
+  struct ray_problems found = { 0 };
 
+  workload_check_types (&found, object);
+  if (take_problems (&c, &found))
+    return;
   for (size_t i = 0; i < ARRAY_LEN (checks); i++)
     if (text_eq (json_str (object, "kind"), checks[i].kind))
       {

@@ -23,10 +23,10 @@ extern const struct workload_kind workload_kinds[];
  * the caller. -EINVAL with a sentence when the object is not of its type, -E2BIG beyond WORKLOAD_PODS_MAX. */
 int workload_expand (cJSON **pods, const cJSON *object, struct error *err);
 
-/* Appends {"field", "message"}, and "warning": true where the Pods run all the same, to the array `problems` for what
- * keeps its TPU Pods from becoming slices: topology and chips that do not agree, counts that are not the topology's
- * hosts, names or Services that are missing. Nothing for objects without google.com/tpu. A Pod (v1) is taken as well.
- */
+/* Appends {"field", "message"}, and "warning": true where the Pods run all the same, to the array `problems`: members
+ * of a wrong type; what the API server refuses in a pod template; and what keeps its TPU Pods from becoming slices:
+ * topology and chips that do not agree, counts that are not the topology's hosts, names or Services that are missing.
+ * A Pod (v1) is taken as well. */
 void workload_validate (cJSON *problems, const cJSON *object, const struct tpu_options *options);
 
 #endif

@@ -2,6 +2,7 @@
 #ifndef WORKLOAD_WORKLOAD_INTERNAL_H
 #define WORKLOAD_WORKLOAD_INTERNAL_H
 
+#include "ray/manifest.h"
 #include "workload/workload.h"
 
 /* What expand functions append to. */
@@ -12,20 +13,21 @@ struct expansion
   struct error *err;
 };
 
-/* One per kind: 0 or -errno. */
+/* One per kind, asked about objects whose members are of their types: 0 or -errno. */
 int workload_expand_job (struct expansion *x, const cJSON *job);
 int workload_expand_jobset (struct expansion *x, const cJSON *jobset);
 int workload_expand_lws (struct expansion *x, const cJSON *set);
 int workload_expand_statefulset (struct expansion *x, const cJSON *set);
 int workload_expand_deployment (struct expansion *x, const cJSON *deployment);
 
+/* ---- types.c ---- */
+
+/* Appends members of a wrong JSON type, or with values that there are not, but for those of pod templates. */
+void workload_check_types (struct ray_problems *problems, const cJSON *object);
+
 /* ---- building blocks ---- */
 
 const char *workload_name (const cJSON *object); /* "" when absent */
-/* A count at object.<keys>, `def` when absent; -1 with an error when it is no whole number of at least 0. */
-#define workload_count(x, object, def, ...)                                                                            \
-  workload_count_ ((x), (object), (def), (const char *const[]){ __VA_ARGS__, NULL })
-int64_t workload_count_ (struct expansion *x, const cJSON *object, int64_t def, const char *const *keys);
 /* A Pod made of the template, appended: metadata with labels and annotations of the template, its controller, and the
  * name or, when it ends in a dash, generateName. NULL with an error when there are too many or the template is none. */
 cJSON *workload_pod (struct expansion *x, const cJSON *template, const char *name, const char *owner_kind,

@@ -7,7 +7,7 @@ import re
 import pytest
 import yaml
 
-from test_raytpu import FIXTURES, documents, fixture, inject, job_pods, raytpu, render, tpu_pod
+from test_raytpu import FIXTURES, cluster, documents, fixture, inject, job_pods, raytpu, render, tpu_pod
 
 V6E = {"cloud.google.com/gke-tpu-accelerator": "tpu-v6e-slice", "cloud.google.com/gke-tpu-topology": "2x4"}
 
@@ -16,7 +16,7 @@ def template(selector=None, chips="4", **spec):
     container = {"name": "main", "image": "i"}
     if chips:
         container["resources"] = {"limits": {"google.com/tpu": chips}}
-    return {"spec": {"nodeSelector": dict(selector or V6E), "containers": [container], **spec}}
+    return {"spec": {"nodeSelector": dict(V6E) if selector is None else selector, "containers": [container], **spec}}
 
 
 def workload(api_version, kind, spec):
@@ -169,11 +169,11 @@ def test_strict():
 @pytest.mark.parametrize(
     "obj, words",
     [
-        (job(parallelism=-1), "spec.parallelism must be a whole number"),
+        (job(parallelism=-1), "spec.parallelism: must be a whole number"),
         (job(completions=20000), "more than 10000 Pods"),
         (jobset(replicas=2**31 - 1, completions=0), "more than 10000 Jobs"),
         (workload("jobset.x-k8s.io/v1alpha2", "JobSet", {}), "spec.replicatedJobs must be a list"),
-        (lws(size="2"), "size must be a whole number"),
+        (lws(size="2"), "size: must be a whole number"),
         ({**job(), "metadata": {}}, "metadata.name is missing"),
         ({**job(), "apiVersion": "batch/v2"}, "write batch/v1"),
         (workload("ray.io/v1", "RayJob", {}), "spec.rayClusterSpec is missing"),
@@ -204,6 +204,7 @@ TOPOLOGY = "cloud.google.com/gke-tpu-topology"
 NODE = f'nodeSelector["{TOPOLOGY}"]'
 JOBSET_PATH = "spec.replicatedJobs[1].template.spec."
 RAY_HOSTS = "workerGroupSpecs[0].numOfHosts"
+SPEC = "spec.template.spec"
 PROBLEMS = {
     "NonIndexed Job": (job(completionMode="NonIndexed"), ["spec.completionMode"], "Indexed"),
     "too few hosts": (job(completions=1, parallelism=1), ["spec.parallelism", "spec.completions"], "set it to 2"),
@@ -228,6 +229,49 @@ PROBLEMS = {
     "Deployment": (deployment(template=template()), ["spec.template.spec"], "no index"),
     "bare Pod": (tpu_pod("4x4"), ["spec"], "Pod without a controller"),
     "long names": ({**job(), "metadata": {"name": "j" * 62}}, ["spec.template"], "no DNS label"),
+    "subgroups that do not divide": (
+        lws(size=6, subGroupPolicy={"subGroupSize": 4}),
+        ["spec.leaderWorkerTemplate.subGroupPolicy.subGroupSize"],
+        "is 4, which divides neither size 6 nor the 5 Pods beside the leader",
+    ),
+    "subgroups of nothing": (
+        lws(subGroupPolicy={"subGroupSize": 0}),
+        ["spec.leaderWorkerTemplate.subGroupPolicy.subGroupSize"],
+        "is 0: a subgroup has at least 1 Pod",
+    ),
+    "ordinals as text": (statefulset(ordinals="5"), ["spec.ordinals"], 'must be an object, not "5"'),
+    "first ordinal as text": (
+        statefulset(ordinals={"start": "5"}),
+        ["spec.ordinals.start"],
+        'must be a whole number of 0 or more, within 32 bits, not "5"',
+    ),
+    "negative count": (job(parallelism=-1), ["spec.parallelism"], "0 or more, within 32 bits, not -1"),
+    "mode": (job(completionMode="indexed"), ["spec.completionMode"], "use one of NonIndexed, Indexed"),
+    "image": (job(template=template(subdomain="svc", containers=[{"name": "a"}])), [f"{SPEC}.containers[0].image"], "name"),
+    "node selector as number": (job(template=template(5, subdomain="svc")), [f"{SPEC}.nodeSelector"], "must be an object"),
+    "labels as list": (
+        {**job(), "metadata": {"name": "w", "labels": ["a"]}},
+        ["metadata.labels"],
+        "must be an object of strings, not array",
+    ),
+    "namespace as object": (
+        {**job(), "metadata": {"name": "w", "namespace": {"name": "ns"}}},
+        ["metadata.namespace"],
+        "must be a string, not object",
+    ),
+    "RayCluster with a namespace that is an object": (
+        {**cluster(), "metadata": {"name": "w", "namespace": {"name": "ns"}}},
+        ["metadata.namespace"],
+        "must be a string, not object",
+    ),
+    "spec as text": (workload("batch/v1", "Job", "x"), ["spec"], 'must be an object, not "x"'),
+    "no template": (workload("apps/v1", "StatefulSet", {}), ["spec.template.spec.containers"], "is empty"),
+    "replicatedJobs as object": (workload("jobset.x-k8s.io/v1alpha2", "JobSet", {"replicatedJobs": {}}), ["spec.replicatedJobs"], "a list of objects"),
+    "replicatedJob without name": (
+        workload("jobset.x-k8s.io/v1alpha2", "JobSet", {"replicatedJobs": [{"replicas": "2"}]}),
+        ["spec.replicatedJobs[0].replicas", "spec.replicatedJobs[0].name"],
+        'not "2"',
+    ),
     "RayCluster": (unindexed_cluster(), ["spec." + RAY_HOSTS], "set numOfHosts to 4"),
     "RayJob": (
         owner_of("RayJob", "rayClusterSpec", unindexed_cluster()),
@@ -268,7 +312,7 @@ def test_lines_are_those_of_the_field():
                 word = re.split(r"[.\[\]\"/]+", field.strip('"]'))[-1]
                 shown = lines[int(line) - 1]
                 # What is missing is shown at what is closest above it.
-                missing = word == "subdomain" or what == "RayJob without cluster"
+                missing = word in ("subdomain", "image", "name", "containers") or what == "RayJob without cluster"
                 assert word in shown or missing, (what, shown)
 
 
@@ -310,6 +354,14 @@ def test_fixtures_have_no_problem(file):
 def test_good_workloads_have_no_problem(kind):
     result, problems = validate(HOSTS[kind][0])
     assert (result.code, problems, result.err) == (0, [], "")
+
+
+@pytest.mark.parametrize("what", ["ordinals as text", "first ordinal as text", "negative count", "spec as text"])
+def test_inject_does_not_guess_what_a_wrong_type_means(what):
+    obj, (field,), words = PROBLEMS[what]
+    result = inject(obj)
+    assert result.code == 1 and len(result.messages) == 1
+    assert f"{obj['kind']} w: {field}: " in result.messages[0] and words in result.messages[0]
 
 
 def test_a_warning_is_no_failure():

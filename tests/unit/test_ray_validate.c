@@ -135,9 +135,9 @@ static const struct row
   { ONE (HEAD "/headService", "{\"spec\":{\"ports\":3}}"), "spec.headGroupSpec.headService.spec.ports",
     "must be a list", NULL },
   /* templates */
-  { REMOVE (HEAD "/template"), "spec.headGroupSpec.template.spec.containers", "at least one container", NULL },
+  { REMOVE (HEAD "/template"), "spec.headGroupSpec.template.spec.containers", "needs at least one container", NULL },
   { ONE (CPU "/template/spec/containers", "[]"), "spec.workerGroupSpecs[1].template.spec.containers",
-    "at least one container", NULL },
+    "needs at least one container", NULL },
   { ONE (CPU "/template/spec/containers", "\"x\""), "spec.workerGroupSpecs[1].template.spec.containers",
     "must be a list of objects", NULL },
   { REPLACE (CPU_RAY, "null"), "spec.workerGroupSpecs[1].template.spec.containers[0]", "must be an object, not null",

@@ -355,7 +355,7 @@ static const struct injection_case
     RAY,
     ADD_ENV ("{'name': 'TPU_WORKER_ID', 'value': '0'}"),
     { "TPU_WORKER_ID=0", "TPU_WORKER_HOSTNAMES" },
-    "container main keeps its own TPU_WORKER_ID \"0\", but is worker 1 of its slice: remove it" },
+    "container main keeps its own TPU_WORKER_ID \"0\", which is not its index in the slice: remove it" },
   { "an id of the user's that is right",
     RAY,
     ADD_ENV ("{'name': 'TPU_WORKER_ID', 'value': '1'}"),

@@ -1,8 +1,6 @@
 /* clusters.c - what the controller makes of a RayCluster, played against an empty cluster. */
 #include "raytpu.h"
 
-#include <string.h>
-
 /* What the plans so far made; the next plan goes on from there. */
 struct world
 {
@@ -116,11 +114,7 @@ static void
 report_problems (const struct document *doc, const char *severity, const struct ray_problems *problems)
 {
   for (size_t i = 0; i < problems->count; i++)
-    {
-      cleanup_free char *field = cluster_field (doc, problems->items[i].field);
-
-      document_report (severity, doc, "%s: %s", field, problems->items[i].message);
-    }
+    document_report (severity, doc, "%s: %s", problems->items[i].field, problems->items[i].message);
 }
 
 /* Why the controller would create less than the spec describes. */
@@ -133,77 +127,77 @@ note_inaction (const struct document *doc, const struct ray_cluster *cluster)
     document_report ("note", doc, "spec.suspend: is, or was, true: a suspended cluster has Services but no Pods");
 }
 
-void
-cluster_play (struct session *session, const struct document *doc, bool inject_tpu, created_fn created)
+/* Whether there is something to play; what is wrong, and what is worth knowing, is reported. */
+static bool
+examine (struct session *session, const struct document *doc, const struct ray_holder *holder,
+         const struct ray_options *options)
 {
   cleanup_cluster struct ray_cluster cluster = { 0 };
-  cleanup_problems struct ray_problems problems = { 0 };
-  cleanup_problems struct ray_problems warnings = { 0 };
-  cleanup_world struct world w
-      = { .session = session, .doc = doc, .cluster = &cluster, .options = ray_default_options, .created = created };
+  cleanup_problems struct ray_problems problems = { 0 }, warnings = { 0 };
   struct error err = { "" };
 
-  if (ray_cluster_decode (&cluster, doc->object, session->settings->namespace, &err) < 0)
+  if (ray_cluster_decode_held (&cluster, holder, doc->object, session->settings->namespace, &err) < 0)
     {
       document_error (session, doc, "%s", err.message);
-      return;
+      return false;
     }
   if (cluster.managed_elsewhere)
     {
       document_report ("note", doc, "spec.managedBy: is another controller, which creates its objects: skipped");
-      return;
+      return false;
     }
-  w.options.version = VERSION;
-  w.options.inject_tpu = inject_tpu;
-  ray_validate (&cluster, &w.options, &problems);
+  ray_validate (&cluster, options, &problems);
   report_problems (doc, "error", &problems);
   session->failed |= problems.count > 0;
   if (problems.count > 0)
-    return;
-  if (inject_tpu)
-    ray_warnings (&cluster, &w.options, &warnings);
+    return false;
+  if (options->inject_tpu)
+    ray_warnings (&cluster, options, &warnings);
   else
     ray_unsupported (&cluster, &warnings); /* who injects the pods says the rest */
   report_problems (doc, "warning", &warnings);
   note_inaction (doc, &cluster);
-  forget_complete (&w);
-  if (!cluster.deleting)
-    create_children (&w);
-  play (&w);
+  return true;
 }
 
-/* ---- RayJob and RayService ---- */
-
-const struct cluster_owner cluster_owners[2] = {
-  { "RayJob", "rayClusterSpec" },
-  { "RayService", "rayClusterConfig" },
-};
-
-char *
-cluster_field (const struct document *doc, const char *field)
+/* The RayCluster that the holder's controller makes. Its name ends in five random characters, which are not known
+ * before. */
+static cJSON *
+make_cluster (const cJSON *object, const struct ray_holder *holder)
 {
-  if (doc->member == NULL || !text_starts_with (field, "spec"))
-    return xstrdup (field);
-  return xasprintf ("spec.%s%s", doc->member, field + strlen ("spec"));
-}
-
-/* Its name ends in five random characters, which are not known before. */
-cJSON *
-cluster_of (const cJSON *object, const struct cluster_owner *owner)
-{
-  const cJSON *spec = json_get (object, "spec", owner->member);
   cleanup_free char *name = xasprintf ("%s-xxxxx", log_nonnull (json_str (object, "metadata", "name")));
-  cJSON *cluster, *metadata;
+  cJSON *cluster = cJSON_CreateObject (), *metadata;
 
-  if (spec == NULL)
-    return NULL;
-  cluster = cJSON_CreateObject ();
   json_set_str (cluster, "apiVersion", "ray.io/v1");
   json_set_str (cluster, "kind", "RayCluster");
   metadata = json_obj (cluster, "metadata");
   json_set_str (metadata, "name", name);
   json_set_str (metadata, "namespace", json_str (object, "metadata", "namespace"));
   json_set_copy (metadata, "labels", json_get (object, "metadata", "labels"));
-  json_set_copy (cluster, "spec", spec);
+  json_set_copy (cluster, "spec", ray_holder_spec (holder, object));
   return cluster;
+}
+
+void
+cluster_play (struct session *session, const struct document *doc, bool inject_tpu, created_fn created)
+{
+  const struct ray_holder *holder = ray_holder_find (doc->kind);
+  cleanup_json cJSON *made = NULL;
+  cleanup_cluster struct ray_cluster cluster = { 0 };
+  struct document played = *doc;
+  cleanup_world struct world w
+      = { .session = session, .doc = &played, .cluster = &cluster, .options = ray_default_options, .created = created };
+
+  w.options.version = VERSION;
+  w.options.inject_tpu = inject_tpu;
+  if (!examine (session, doc, holder, &w.options))
+    return;
+  if (holder->spec_key != NULL)
+    played.object = made = make_cluster (doc->object, holder);
+  if (ray_cluster_decode (&cluster, played.object, session->settings->namespace, NULL) < 0)
+    return; /* which examine has done before */
+  forget_complete (&w);
+  if (!cluster.deleting)
+    create_children (&w);
+  play (&w);
 }

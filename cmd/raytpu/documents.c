@@ -178,8 +178,7 @@ document_report (const char *severity, const struct document *doc, const char *f
   va_list args;
 
   va_start (args, fmt);
-  if (vasprintf (&message, fmt, args) < 0)
-    message = xstrdup (fmt);
+  message = xvasprintf (fmt, args);
   va_end (args);
   buf_printf (&where, "%s: document %d", doc->file, doc->number);
   if (doc->item > 0)
@@ -189,48 +188,53 @@ document_report (const char *severity, const struct document *doc, const char *f
   report (severity, "%s: %s", buf_text (&where), message);
 }
 
-static char *
-list_kinds (const struct kinds *kinds)
-{
-  struct buf list = { 0 };
+/* ---- kinds ---- */
 
-  for (size_t i = 0; i < kinds->count; i++)
-    buf_printf (&list, "%s%s (%s)", i > 0 ? ", " : "", kinds->rows[i].kind, kinds->rows[i].api_version);
-  return buf_take (&list);
+static const struct
+{
+  const char *api_version, *kind;
+  enum role role;
+} kinds[] = {
+  { "v1", "Pod", ROLE_POD },
+  { "batch/v1", "Job", ROLE_WORKLOAD },
+  { "jobset.x-k8s.io/v1alpha2", "JobSet", ROLE_WORKLOAD },
+  { "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", ROLE_WORKLOAD },
+  { "apps/v1", "StatefulSet", ROLE_WORKLOAD },
+  { "apps/v1", "Deployment", ROLE_WORKLOAD },
+  { "ray.io/v1", "RayCluster", ROLE_CLUSTER },
+  { "ray.io/v1", "RayJob", ROLE_CLUSTER_HOLDER },
+  { "ray.io/v1", "RayService", ROLE_CLUSTER_HOLDER },
+};
+
+static void
+skip (const struct session *session, const struct document *doc)
+{
+  cleanup_buf struct buf accepted = { 0 };
+
+  for (size_t i = 0; i < ARRAY_LEN (kinds); i++)
+    if (session->takes[kinds[i].role] != NULL)
+      buf_printf (&accepted, "%s%s (%s)", accepted.len > 0 ? ", " : "", kinds[i].kind, kinds[i].api_version);
+  document_report ("note", doc, "skipped: %s takes %s", session->settings->program, buf_text (&accepted));
 }
 
 static void
-other_kind (struct session *session, const struct kinds *kinds, const struct document *doc)
+take_object (struct session *session, const struct document *doc)
 {
-  cleanup_free char *accepted = list_kinds (kinds);
-  const char *program = session->settings->program;
-
-  if (kinds->skip_others)
-    document_report ("note", doc, "skipped: %s takes %s", program, accepted);
-  else
-    document_error (session, doc, "kind: %s takes %s, not %.63s (%.63s): leave it out", program, accepted, doc->kind,
-                    *doc->api_version != '\0' ? doc->api_version : "no apiVersion");
-}
-
-static void
-take_object (struct session *session, const struct kinds *kinds, const struct document *doc)
-{
-  for (size_t i = 0; i < kinds->count; i++)
-    if (text_eq (doc->kind, kinds->rows[i].kind))
+  for (size_t i = 0; i < ARRAY_LEN (kinds); i++)
+    if (text_eq (doc->kind, kinds[i].kind) && session->takes[kinds[i].role] != NULL)
       {
-        if (text_eq (doc->api_version, kinds->rows[i].api_version))
-          kinds->rows[i].take (session, doc);
+        if (text_eq (doc->api_version, kinds[i].api_version))
+          session->takes[kinds[i].role](session, doc);
         else
-          document_error (session, doc, "apiVersion: is \"%.63s\": write %s", doc->api_version,
-                          kinds->rows[i].api_version);
+          document_error (session, doc, "apiVersion: is \"%.63s\": write %s", doc->api_version, kinds[i].api_version);
         return;
       }
-  other_kind (session, kinds, doc);
+  skip (session, doc);
 }
 
 /* ---- all of them ---- */
 
-static void take_document (struct session *session, const struct kinds *kinds, const struct document *where);
+static void take_document (struct session *session, const struct document *where);
 
 /* Items of a typed list such as PodList carry no kind of their own: the list's name says it. */
 static void
@@ -247,7 +251,7 @@ name_item (cJSON *item, const struct document *list)
 }
 
 static void
-take_list (struct session *session, const struct kinds *kinds, const struct document *list)
+take_list (struct session *session, const struct document *list)
 {
   struct document where = { .file = list->file, .number = list->number };
   cJSON *items = json_get (list->object, "items"), *item;
@@ -265,12 +269,12 @@ take_list (struct session *session, const struct kinds *kinds, const struct docu
       where.object = item;
       where.path = path;
       where.item++;
-      take_document (session, kinds, &where);
+      take_document (session, &where);
     }
 }
 
 static void
-take_document (struct session *session, const struct kinds *kinds, const struct document *where)
+take_document (struct session *session, const struct document *where)
 {
   struct document doc = *where;
 
@@ -284,16 +288,16 @@ take_document (struct session *session, const struct kinds *kinds, const struct 
   else if (*doc.kind == '\0')
     document_error (session, &doc, "kind: is missing: a Kubernetes object has apiVersion and kind");
   else if (text_eq (doc.kind, "List") || (text_ends_with (doc.kind, "List") && json_get (doc.object, "items") != NULL))
-    take_list (session, kinds, &doc);
+    take_list (session, &doc);
   else
-    take_object (session, kinds, &doc);
+    take_object (session, &doc);
 }
 
 int
-documents_run (const struct settings *settings, const struct kinds *kinds)
+documents_run (const struct settings *settings, const take_fn takes[ROLE_MAX])
 {
   struct document where = { .file = file_title (settings->file), .path = "" };
-  struct session session = { .settings = settings };
+  struct session session = { .settings = settings, .takes = takes };
   cleanup_json cJSON *docs = NULL;
   struct error err = { "" };
 
@@ -307,7 +311,7 @@ documents_run (const struct settings *settings, const struct kinds *kinds)
   cJSON_ArrayForEach (where.object, docs)
     {
       where.number++;
-      take_document (&session, kinds, &where);
+      take_document (&session, &where);
     }
   if (output_end (&session.out, &err) < 0)
     {

@@ -172,48 +172,18 @@ take_cluster (struct session *session, const struct document *doc)
   session->said = NULL;
 }
 
-static void
-take_cluster_owner (struct session *session, const struct document *doc)
-{
-  const struct cluster_owner *owner = &cluster_owners[text_eq (doc->kind, cluster_owners[0].kind) ? 0 : 1];
-  cleanup_json cJSON *cluster = cluster_of (doc->object, owner);
-  struct document where = *doc;
-
-  where.object = cluster;
-  where.member = owner->member;
-  if (cluster == NULL)
-    document_error (session, doc, "spec.%s is missing: there is no cluster to create Pods for", owner->member);
-  else
-    take_cluster (session, &where);
-}
-
 /* ---- the command ---- */
-
-static const struct kind rows[] = {
-  { "v1", "Pod", take_pod },
-  { "batch/v1", "Job", take_workload },
-  { "jobset.x-k8s.io/v1alpha2", "JobSet", take_workload },
-  { "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", take_workload },
-  { "apps/v1", "StatefulSet", take_workload },
-  { "apps/v1", "Deployment", take_workload },
-  { "ray.io/v1", "RayCluster", take_cluster },
-  { "ray.io/v1", "RayJob", take_cluster_owner },
-  { "ray.io/v1", "RayService", take_cluster_owner },
-};
 
 static int
 inject (const struct settings *settings)
 {
-  return documents_run (settings, &(struct kinds){ .rows = rows, .count = ARRAY_LEN (rows), .skip_others = true });
-}
+  static const take_fn takes[ROLE_MAX] = { [ROLE_POD] = take_pod,
+                                           [ROLE_WORKLOAD] = take_workload,
+                                           [ROLE_CLUSTER] = take_cluster,
+                                           [ROLE_CLUSTER_HOLDER] = take_cluster };
 
-static const struct option options[] = {
-  { "filename", required_argument, NULL, 'f' },
-  { "output", required_argument, NULL, 'o' },
-  { "strict", no_argument, NULL, RAYTPU_OPTION_STRICT },
-  { "help", no_argument, NULL, 'h' },
-  { NULL, 0, NULL, 0 },
-};
+  return documents_run (settings, takes);
+}
 
 const struct command inject_command = {
   .name = "inject",
@@ -247,8 +217,7 @@ const struct command inject_command = {
           "\n"
           "Exit code: 0; 1 when an object is invalid (a line on standard error each, the Pods around\n"
           "it are still printed) or FILE cannot be read; 2 for wrong usage.\n",
-  .short_options = ":f:o:h",
-  .long_options = options,
   .formats = 1U << OUTPUT_YAML | 1U << OUTPUT_JSON | 1U << OUTPUT_ENV,
+  .takes = RAYTPU_TAKES_FILE | RAYTPU_TAKES_STRICT,
   .run = inject,
 };

@@ -6,6 +6,8 @@
 #include <stdarg.h>
 #include <string.h>
 
+#define OPTION_STRICT 256 /* has no letter */
+
 static const struct command *const commands[]
     = { &render_command, &inject_command, &validate_command, &topology_command };
 
@@ -20,8 +22,7 @@ wrong_usage (const char *program, const char *fmt, ...)
   va_list args;
 
   va_start (args, fmt);
-  if (vasprintf (&message, fmt, args) < 0)
-    message = xstrdup (fmt);
+  message = xvasprintf (fmt, args);
   va_end (args);
   report_clean (message);
   fprintf (stderr, "%s: %s\nSee '%s --help'.\n", program, message, program);
@@ -29,6 +30,49 @@ wrong_usage (const char *program, const char *fmt, ...)
 }
 
 /* ---- options of a command ---- */
+
+/* All that there are; every command has those that need nothing. */
+static const struct
+{
+  unsigned need;
+  struct option option;
+} all_options[] = {
+  { RAYTPU_TAKES_FILE, { "filename", required_argument, NULL, 'f' } },
+  { RAYTPU_TAKES_NAMESPACE, { "namespace", required_argument, NULL, 'n' } },
+  { RAYTPU_TAKES_STRICT, { "strict", no_argument, NULL, OPTION_STRICT } },
+  { 0, { "output", required_argument, NULL, 'o' } },
+  { 0, { "help", no_argument, NULL, 'h' } },
+};
+
+/* As getopt_long wants them. The first character makes it leave the complaints to us. */
+struct known_options
+{
+  struct option list[ARRAY_LEN (all_options) + 1];
+  char letters[2 * ARRAY_LEN (all_options) + 2];
+};
+
+static void
+know_options (struct known_options *known, const struct command *command)
+{
+  char *letter = known->letters;
+  size_t count = 0;
+
+  *known = (struct known_options){ 0 };
+  *letter++ = ':';
+  for (size_t i = 0; i < ARRAY_LEN (all_options); i++)
+    {
+      const struct option *o = &all_options[i].option;
+
+      if ((all_options[i].need & ~command->takes) != 0)
+        continue;
+      known->list[count++] = *o;
+      if (o->val == OPTION_STRICT)
+        continue;
+      *letter++ = (char) o->val;
+      if (o->has_arg == required_argument)
+        *letter++ = ':';
+    }
+}
 
 static char *
 list_formats (unsigned formats)
@@ -102,10 +146,8 @@ print_command_help (const struct settings *settings, const struct command *comma
 
 /* Why getopt does not like a word: a missing value, one too many, or an option that the command does not have. */
 static int
-wrong_option (const struct settings *settings, const struct command *command, int option, char **argv)
+wrong_option (const struct settings *settings, const struct option *known, int option, char **argv)
 {
-  const struct option *known = command->long_options;
-
   while (known->name != NULL && known->val != optopt)
     known++;
   if (option == ':')
@@ -143,21 +185,23 @@ run_command (const struct command *command, const char *program, int argc, char 
   cleanup_free char *name = xasprintf ("%s %s", program, command->name);
   struct settings settings
       = { .program = name, .namespace = "default", .format = (enum output_format) __builtin_ctz (command->formats) };
+  struct known_options known;
   int option, ret;
 
   opterr = 0;
-  while ((option = getopt_long (argc, argv, command->short_options, command->long_options, NULL)) != -1)
+  know_options (&known, command);
+  while ((option = getopt_long (argc, argv, known.letters, known.list, NULL)) != -1)
     {
       if (option == 'h')
         return print_command_help (&settings, command);
       if (option == '?' || option == ':')
-        return wrong_option (&settings, command, option, argv);
+        return wrong_option (&settings, known.list, option, argv);
       ret = take_option (&settings, command, option, optarg);
       if (ret != 0)
         return ret;
     }
-  ret = command->no_file ? take_arguments (&settings, argc - optind, argv + optind)
-                         : check_file (&settings, argc - optind, argv + optind);
+  ret = command->takes & RAYTPU_TAKES_FILE ? check_file (&settings, argc - optind, argv + optind)
+                                           : take_arguments (&settings, argc - optind, argv + optind);
   return ret != 0 ? ret : command->run (&settings);
 }
 

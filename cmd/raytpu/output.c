@@ -165,8 +165,7 @@ report (const char *severity, const char *fmt, ...)
   va_list args;
 
   va_start (args, fmt);
-  if (vasprintf (&message, fmt, args) < 0)
-    message = xstrdup (fmt);
+  message = xvasprintf (fmt, args);
   va_end (args);
   report_clean (message);
   fprintf (stderr, "%s: %s\n", severity, message);

@@ -71,7 +71,6 @@ struct document
   const char *file;                      /* for people */
   int number, item;                      /* from 1; item is 0 outside of a List */
   const char *path;                      /* "items[0]." in a List, else "" */
-  const char *member;                    /* of spec, where the cluster stands in a RayJob or RayService; else NULL */
 };
 
 struct settings
@@ -85,9 +84,25 @@ struct settings
   const char *arguments[2]; /* what is no option; NULL when absent */
 };
 
+/* What an object is to the commands: documents.c knows the kinds. */
+enum role
+{
+  ROLE_POD,
+  ROLE_WORKLOAD, /* pkg/workload's */
+  ROLE_CLUSTER,
+  ROLE_CLUSTER_HOLDER, /* RayJob, RayService */
+  ROLE_MAX
+};
+
+struct session;
+
+/* Prints to session->out and reports what is wrong. */
+typedef void (*take_fn) (struct session *session, const struct document *doc);
+
 struct session
 {
   const struct settings *settings;
+  const take_fn *takes; /* by role; objects of those that are NULL are skipped with a note */
   struct output out;
   size_t pods;              /* seen so far (inject) */
   cJSON *said;              /* warnings about the Pods of this object so far; NULL: all are printed */
@@ -95,22 +110,8 @@ struct session
   struct yaml_lines *lines; /* NULL when not wanted or FILE is no YAML */
 };
 
-/* A kind that a command takes: one row of its table. `take` prints to session->out and reports what is wrong. */
-struct kind
-{
-  const char *api_version, *kind;
-  void (*take) (struct session *session, const struct document *doc);
-};
-
-struct kinds
-{
-  const struct kind *rows;
-  size_t count;
-  bool skip_others; /* an object of another kind gets a note; else it is an error */
-};
-
-/* The whole run of a command that reads FILE: an exit code. */
-int documents_run (const struct settings *settings, const struct kinds *kinds);
+/* The whole run of a command that reads FILE, with what it does with objects of each role: an exit code. */
+int documents_run (const struct settings *settings, const take_fn takes[ROLE_MAX]);
 
 /* "<severity>: FILE: document N: KIND NAME: <message>"; document_error also makes the run fail. */
 void document_report (const char *severity, const struct document *doc, const char *fmt, ...)
@@ -125,35 +126,26 @@ size_t document_line (const struct session *session, const struct document *doc,
 typedef void (*created_fn) (struct session *session, const struct document *doc, const cJSON *object);
 
 /* Plays the controller against an empty cluster and hands over what it creates, in its order; reports what is wrong
- * with the cluster instead. inject_tpu: Pods are born with their TPU environment. */
+ * with the cluster instead. The document is a RayCluster, or a RayJob or RayService, whose cluster is then played.
+ * inject_tpu: Pods are born with their TPU environment. */
 void cluster_play (struct session *session, const struct document *doc, bool inject_tpu, created_fn created);
-
-/* The RayCluster that a RayJob or RayService makes, and where its spec stands in that object: {"RayJob",
- * "spec.rayClusterSpec"}. A new object; NULL when there is no such member. */
-struct cluster_owner
-{
-  const char *kind, *member;
-};
-extern const struct cluster_owner cluster_owners[2];
-/* A field of the cluster as a field of the document's object. Owned by the caller. */
-char *cluster_field (const struct document *doc, const char *field);
-cJSON *cluster_of (const cJSON *object, const struct cluster_owner *owner);
 
 /* ---- commands: one file each ---- */
 
+/* Options besides --output and --help. */
 enum
 {
-  RAYTPU_OPTION_STRICT = 256, /* has no letter */
+  RAYTPU_TAKES_FILE = 1, /* else arguments */
+  RAYTPU_TAKES_NAMESPACE = 2,
+  RAYTPU_TAKES_STRICT = 4,
 };
 
 struct command
 {
   const char *name, *summary;
-  const char *help;          /* after the usage line */
-  const char *short_options; /* begins with ":": main.c words getopt's complaints itself */
-  const struct option *long_options;
+  const char *help; /* after the usage line */
   unsigned formats; /* bit per enum output_format; the first is the default */
-  bool no_file;     /* takes arguments instead of -f */
+  unsigned takes;   /* RAYTPU_TAKES_* */
   int (*run) (const struct settings *settings);
 };
 

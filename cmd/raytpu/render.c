@@ -14,23 +14,13 @@ take_cluster (struct session *session, const struct document *doc)
   cluster_play (session, doc, true, print);
 }
 
-static const struct kind rows[] = {
-  { "ray.io/v1", "RayCluster", take_cluster },
-};
-
 static int
 render (const struct settings *settings)
 {
-  return documents_run (settings, &(struct kinds){ .rows = rows, .count = ARRAY_LEN (rows), .skip_others = true });
-}
+  static const take_fn takes[ROLE_MAX] = { [ROLE_CLUSTER] = take_cluster };
 
-static const struct option options[] = {
-  { "filename", required_argument, NULL, 'f' },
-  { "namespace", required_argument, NULL, 'n' },
-  { "output", required_argument, NULL, 'o' },
-  { "help", no_argument, NULL, 'h' },
-  { NULL, 0, NULL, 0 },
-};
+  return documents_run (settings, takes);
+}
 
 const struct command render_command = {
   .name = "render",
@@ -55,8 +45,7 @@ const struct command render_command = {
           "\n"
           "Exit code: 0; 1 when a RayCluster is invalid (every problem is a line on standard\n"
           "error, the other clusters are still printed) or FILE cannot be read; 2 for wrong usage.\n",
-  .short_options = ":f:n:o:h",
-  .long_options = options,
   .formats = 1U << OUTPUT_YAML | 1U << OUTPUT_JSON,
+  .takes = RAYTPU_TAKES_FILE | RAYTPU_TAKES_NAMESPACE,
   .run = render,
 };

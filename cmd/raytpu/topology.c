@@ -255,12 +255,6 @@ topology (const struct settings *settings)
   return ret;
 }
 
-static const struct option options[] = {
-  { "output", required_argument, NULL, 'o' },
-  { "help", no_argument, NULL, 'h' },
-  { NULL, 0, NULL, 0 },
-};
-
 const struct command topology_command = {
   .name = "topology",
   .summary = "print TPU slices: chips, hosts, machine types, environment",
@@ -278,9 +272,6 @@ const struct command topology_command = {
           "  -h, --help           print this\n"
           "\n"
           "Exit code: 0; 1 when there is no such slice; 2 for wrong usage.\n",
-  .short_options = ":o:h",
-  .long_options = options,
   .formats = 1U << OUTPUT_TEXT | 1U << OUTPUT_JSON,
-  .no_file = true,
   .run = topology,
 };

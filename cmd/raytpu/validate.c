@@ -67,34 +67,19 @@ take_workload (struct session *session, const struct document *doc)
 
 /* ---- the command ---- */
 
-static const struct kind rows[] = {
-  { "v1", "Pod", take_workload },
-  { "batch/v1", "Job", take_workload },
-  { "jobset.x-k8s.io/v1alpha2", "JobSet", take_workload },
-  { "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", take_workload },
-  { "apps/v1", "StatefulSet", take_workload },
-  { "apps/v1", "Deployment", take_workload },
-  { "ray.io/v1", "RayCluster", take_cluster },
-  { "ray.io/v1", "RayJob", take_cluster },
-  { "ray.io/v1", "RayService", take_cluster },
-};
-
 static int
 validate (const struct settings *settings)
 {
+  static const take_fn takes[ROLE_MAX] = { [ROLE_POD] = take_workload,
+                                           [ROLE_WORKLOAD] = take_workload,
+                                           [ROLE_CLUSTER] = take_cluster,
+                                           [ROLE_CLUSTER_HOLDER] = take_cluster };
+
   struct settings with_lines = *settings;
 
   with_lines.want_lines = true;
-  return documents_run (&with_lines, &(struct kinds){ .rows = rows, .count = ARRAY_LEN (rows), .skip_others = true });
+  return documents_run (&with_lines, takes);
 }
-
-static const struct option options[] = {
-  { "filename", required_argument, NULL, 'f' },
-  { "namespace", required_argument, NULL, 'n' },
-  { "output", required_argument, NULL, 'o' },
-  { "help", no_argument, NULL, 'h' },
-  { NULL, 0, NULL, 0 },
-};
 
 const struct command validate_command = {
   .name = "validate",
@@ -121,8 +106,7 @@ const struct command validate_command = {
           "\n"
           "Exit code: 0; 1 when there was an error, not only warnings, or FILE cannot be read; 2 for\n"
           "wrong usage.\n",
-  .short_options = ":f:n:o:h",
-  .long_options = options,
   .formats = 1U << OUTPUT_TEXT,
+  .takes = RAYTPU_TAKES_FILE | RAYTPU_TAKES_NAMESPACE,
   .run = validate,
 };

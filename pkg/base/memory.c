@@ -60,17 +60,24 @@ xstrndup (const char *text, size_t len)
 }
 
 char *
-xasprintf (const char *fmt, ...)
+xvasprintf (const char *fmt, va_list args)
 {
   char *text = NULL;
+
+  if (vasprintf (&text, fmt, args) < 0 || text == NULL)
+    out_of_memory (0);
+  return text;
+}
+
+char *
+xasprintf (const char *fmt, ...)
+{
   va_list args;
-  int n;
+  char *text;
 
   va_start (args, fmt);
-  n = vasprintf (&text, fmt, args);
+  text = xvasprintf (fmt, args);
   va_end (args);
-  if (n < 0 || text == NULL)
-    out_of_memory (0);
   return text;
 }
 

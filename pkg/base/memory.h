@@ -3,6 +3,7 @@
 #ifndef BASE_MEMORY_H
 #define BASE_MEMORY_H
 
+#include <stdarg.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -13,6 +14,7 @@ void *xrealloc (void *ptr, size_t size) __attribute__ ((returns_nonnull));
 char *xstrdup (const char *text) __attribute__ ((malloc, returns_nonnull));
 char *xstrndup (const char *text, size_t len) __attribute__ ((malloc, returns_nonnull));
 char *xasprintf (const char *fmt, ...) __attribute__ ((malloc, returns_nonnull, format (printf, 1, 2)));
+char *xvasprintf (const char *fmt, va_list args) __attribute__ ((malloc, returns_nonnull, format (printf, 1, 0)));
 
 /* Grows *array (elements of `size` bytes) so that index `count` is valid; *capacity is in elements. */
 void *xgrow (void *array, size_t count, size_t *capacity, size_t size) __attribute__ ((returns_nonnull));

@@ -25,12 +25,11 @@ ray_path (const char *fmt, ...)
 void
 ray_problem (struct ray_problems *problems, const char *reason, const char *field, const char *fmt, ...)
 {
-  char *message = NULL;
+  char *message;
   va_list args;
 
   va_start (args, fmt);
-  if (vasprintf (&message, fmt, args) < 0)
-    message = xstrdup (fmt);
+  message = xvasprintf (fmt, args);
   va_end (args);
   problems->items = xgrow (problems->items, problems->count, &problems->cap, sizeof (*problems->items));
   problems->items[problems->count++]

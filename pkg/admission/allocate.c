@@ -45,7 +45,7 @@ struct admission_allocator
 {
   struct kube_client *client;
   char *namespace; /* of the Leases */
-  int64_t ttl_ms;
+  int64_t ttl_ms, idle_ms;
   pthread_mutex_t lock; /* guards the groups and what is in them */
   pthread_cond_t changed;
   struct group *groups;
@@ -53,7 +53,7 @@ struct admission_allocator
 };
 
 struct admission_allocator *
-admission_allocator_new (struct kube_client *client, const char *namespace, int64_t ttl_ms)
+admission_allocator_new (struct kube_client *client, const char *namespace, int64_t ttl_ms, int64_t idle_ms)
 {
   struct admission_allocator *a = xcalloc (1, sizeof (*a));
   pthread_condattr_t attr;
@@ -61,12 +61,13 @@ admission_allocator_new (struct kube_client *client, const char *namespace, int6
   a->client = client;
   a->namespace = xstrdup (namespace);
   a->ttl_ms = ttl_ms;
+  a->idle_ms = idle_ms;
   pthread_mutex_init (&a->lock, NULL);
   pthread_condattr_init (&attr);
   pthread_condattr_setclock (&attr, CLOCK_MONOTONIC);
   pthread_cond_init (&a->changed, &attr);
   pthread_condattr_destroy (&attr);
-  a->confirmer = confirmer_start (ttl_ms);
+  a->confirmer = confirmer_start (ttl_ms, idle_ms);
   return a;
 }
 
@@ -82,15 +83,24 @@ admission_allocator_free (struct admission_allocator *a)
   free (a);
 }
 
+/* The uid of the RayCluster of that name that owns the Pod, or NULL. */
+static const char *
+owner_uid (const struct admission_request *request, const struct tpu_place_need *need)
+{
+  const cJSON *owners = json_get (request->object, "metadata", "ownerReferences"), *owner;
+
+  if (cJSON_IsArray (owners))
+    cJSON_ArrayForEach (owner, owners)
+      if (text_eq (json_str (owner, "kind"), "RayCluster") && text_eq (json_str (owner, "name"), need->cluster))
+        return json_str (owner, "uid");
+  return NULL;
+}
+
 /* The Lease's name. A RayCluster that takes the name of another gets a Lease of its own. */
 static char *
 lease_name (const struct admission_request *request, const struct tpu_place_need *need)
 {
-  const cJSON *owner = json_find (json_get (request->object, "metadata", "ownerReferences"), "kind", "RayCluster");
-  const char *uid = json_str (owner, "uid");
-
-  return xasprintf ("places.%s.%s.%s%s%s", request->namespace, need->cluster, need->group, uid ? "." : "",
-                    log_nonnull (uid));
+  return xasprintf ("places.%s.%s.%s.%s", request->namespace, need->cluster, need->group, owner_uid (request, need));
 }
 
 /* ---- a batch ---- */
@@ -142,25 +152,28 @@ pause_between_tries (void)
 }
 
 static int
-reserve (struct book *b, struct waiter *batch, int64_t ttl_ms, struct error *err)
+reserve (struct admission_allocator *a, struct book *b, struct waiter *batch, struct error *err)
 {
-  for (;;)
-    {
-      int ret = book_read (b, err);
+  int ret = book_find_group (b, err);
 
+  while (ret == 0)
+    {
+      ret = book_read (b, err);
       if (ret == 0 && !book_is_ours (b))
         {
-          take_places (b, batch, ttl_ms, false);
+          take_places (b, batch, a->ttl_ms, false);
           ret = has_reserved (batch) ? book_write (b, err) : 0;
         }
       if (ret == 0)
-        take_places (b, batch, ttl_ms, true); /* after what was reserved */
+        take_places (b, batch, a->ttl_ms, true); /* after what was reserved */
       if (ret == 0 && b->lease == NULL && has_reserved (batch))
-        book_sweep (b);
+        book_sweep (b, a->idle_ms);
       if (ret <= 0)
         return ret;
       pause_between_tries ();
+      ret = 0;
     }
+  return ret;
 }
 
 /* All of one group; the first has waited longest, so its deadline is the earliest. Those whose time is up are not
@@ -175,6 +188,7 @@ serve (struct admission_allocator *a, struct waiter *batch)
                               .namespace = batch->request->namespace,
                               .cluster = batch->need->cluster,
                               .group = batch->need->group,
+                              .owner_uid = owner_uid (batch->request, batch->need),
                               .hosts = batch->need->hosts };
   cleanup_book struct book book = { 0 };
   struct error err = { "" };
@@ -182,7 +196,7 @@ serve (struct admission_allocator *a, struct waiter *batch)
   int ret;
 
   book_open (&book, &of, batch->deadline_ms);
-  ret = reserve (&book, batch, a->ttl_ms, &err);
+  ret = reserve (a, &book, batch, &err);
   if (ret == 0)
     {
       if (has_reserved (batch))
@@ -192,8 +206,11 @@ serve (struct admission_allocator *a, struct waiter *batch)
   DL_FOREACH (batch, w)
     {
       w->ret = ret;
-      error_set (&w->err, -ret, "a place in the TPU slices of group %s of RayCluster %s could not be reserved: %s",
-                 of.group, of.cluster, err.message);
+      if (ret == -ENOENT)
+        w->err = err;
+      else
+        error_set (&w->err, -ret, "a place in the TPU slices of group %s of RayCluster %s could not be reserved: %s",
+                   of.group, of.cluster, err.message);
     }
 }
 
@@ -308,6 +325,11 @@ admission_allocate (struct admission_allocator *a, const struct admission_reques
                       "labels " RAY_LABEL_CLUSTER " \"%.80s\" and " RAY_LABEL_GROUP
                       " \"%.80s\" must be lower case names to make host names of",
                       need->cluster, need->group);
+  if (owner_uid (request, need) == NULL)
+    return error_set (err, ENOENT,
+                      "the Pod has no owner reference to RayCluster %s, which its label " RAY_LABEL_CLUSTER
+                      " names: no place in a slice can be given to it",
+                      need->cluster);
   key = lease_name (request, need);
   pthread_mutex_lock (&a->lock);
   g = join (a, key);

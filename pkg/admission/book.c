@@ -15,7 +15,6 @@
 #define LABEL_PLACES "ray-tpu-operator/places"              /* on every Lease of ours */
 
 #define PAGE "500"
-#define LEASE_KEPT_MS (INT64_C (25) * 60 * 60 * 1000) /* after its last write; reservations are for a day at most */
 #define SWEEP_MAX 20
 
 /* `rest` is "", "/NAME" or a query. */
@@ -93,14 +92,14 @@ read_lease (struct book *b, struct error *err)
 
 /* A broken list of reservations is dropped: it is ours alone, and the pods tell their places themselves. */
 static void
-note_reservations (struct book *b)
+note_reservations (struct places *places, const cJSON *lease, const char *name)
 {
-  const char *text = json_str (b->lease, "metadata", "annotations", ANNOTATION_RESERVED);
+  const char *text = json_str (lease, "metadata", "annotations", ANNOTATION_RESERVED);
   struct error err = { "" };
 
-  if (text != NULL && places_read (&b->places, text, clock_wall_ms (), &err) < 0)
-    log_warn ("reservations of TPU places are broken and forgotten", LF_STR ("namespace", b->of.namespace),
-              LF_STR ("lease", b->of.name), LF_STR ("error", err.message));
+  if (text != NULL && places_read (places, text, clock_wall_ms (), &err) < 0)
+    log_warn ("reservations of TPU places are broken and forgotten", LF_STR ("lease", name),
+              LF_STR ("error", err.message));
 }
 
 static int64_t
@@ -168,62 +167,79 @@ read_pods (struct book *b, struct error *err)
   return 0;
 }
 
-/* How many slices the group is to have. A RayCluster that is not there (somebody else makes such pods), or that does
- * not know the group, sets no limit. */
 static int
-read_cluster (struct book *b, struct error *err)
+not_its_pod (const struct book *b, const struct kube_response *response, const struct ray_group *group,
+             struct error *err)
+{
+  if (response->status == 404)
+    return error_set (err, ENOENT,
+                      "there is no RayCluster %s in namespace %s, which the Pod's label " RAY_LABEL_CLUSTER
+                      " names: no place in a slice can be given to it",
+                      b->of.cluster, b->of.namespace);
+  if (!text_eq (json_str (response->body, "metadata", "uid"), b->of.owner_uid))
+    return error_set (err, ENOENT,
+                      "the Pod's owner is not the RayCluster %s that is there now: no place in a slice can be "
+                      "given to it",
+                      b->of.cluster);
+  if (group == NULL)
+    return error_set (err, ENOENT,
+                      "RayCluster %s has no worker group %s, which the Pod's label " RAY_LABEL_GROUP
+                      " names: no place in a slice can be given to it",
+                      b->of.cluster, b->of.group);
+  return 0;
+}
+
+int
+book_find_group (struct book *b, struct error *err)
 {
   cleanup_response struct kube_response response = { 0 };
   cleanup_cluster struct ray_cluster cluster = { 0 };
   cleanup_free char *path = xasprintf ("/apis/ray.io/v1/namespaces/%s/rayclusters/%s", b->of.namespace, b->of.cluster);
-  const struct ray_group *group;
+  const struct ray_group *group = NULL;
   int ret = call (b, KUBE_GET, path, NULL, &response, err);
 
-  b->places.replicas = -1;
   if (ret < 0)
     return ret;
-  if (!kube_ok (&response))
-    return response.status == 404 ? 0 : explain (&response, err);
-  if (ray_cluster_decode (&cluster, response.body, b->of.namespace, NULL) < 0)
-    return 0;
-  group = ray_cluster_group (&cluster, b->of.group);
+  if (!kube_ok (&response) && response.status != 404)
+    return explain (&response, err);
+  if (kube_ok (&response) && ray_cluster_decode (&cluster, response.body, b->of.namespace, NULL) == 0)
+    group = ray_cluster_group (&cluster, b->of.group);
+  ret = not_its_pod (b, &response, group, err);
   /* What numOfHosts says and what the topology has need not agree; pods are what KubeRay counts. */
-  if (group != NULL)
+  if (ret == 0)
     b->places.replicas = (group->replicas * group->hosts + b->places.hosts - 1) / b->places.hosts;
-  return 0;
+  return ret;
 }
 
-/* Reservations in the book. */
 static size_t
-count_reserved (const struct book *b)
+count_reserved (const struct places *places)
 {
   size_t count = 0;
 
-  for (size_t i = 0; i < b->places.count; i++)
-    count += b->places.entries[i].holder == PLACE_RESERVED;
+  for (size_t i = 0; i < places->count; i++)
+    count += places->entries[i].holder == PLACE_RESERVED;
   return count;
 }
 
 size_t
 book_reserved (const struct book *b)
 {
-  return count_reserved (b);
+  return count_reserved (&b->places);
 }
 
 int
 book_read (struct book *b, struct error *err)
 {
-  int64_t hosts = b->places.hosts;
+  const struct places none = { .hosts = b->places.hosts, .replicas = b->places.replicas };
   int ret = read_lease (b, err);
 
   if (ret < 0 || book_is_ours (b))
     return ret;
   places_free (&b->places);
-  b->places = (struct places){ .hosts = hosts };
-  note_reservations (b);
-  b->reserved = count_reserved (b);
-  ret = read_pods (b, err);
-  return ret < 0 ? ret : read_cluster (b, err);
+  b->places = none;
+  note_reservations (&b->places, b->lease, b->of.name);
+  b->reserved = book_reserved (b);
+  return read_pods (b, err);
 }
 
 static cJSON *
@@ -264,8 +280,21 @@ book_write (struct book *b, struct error *err)
 
 /* ---- Leases that nobody needs any more ---- */
 
-/* Everything that an old Lease holds has expired; whoever is about to write to it finds it gone and makes a new one. */
-static void
+/* Holds no reservation, and nobody can be about to write it. */
+static bool
+is_idle (const cJSON *lease, int64_t idle_ms)
+{
+  const char *text = json_str (lease, "spec", "renewTime");
+  cleanup_places struct places places = { .hosts = INT32_MAX };
+  int64_t written_ms;
+
+  note_reservations (&places, lease, log_nonnull (json_str (lease, "metadata", "name")));
+  return count_reserved (&places) == 0 && text != NULL && clock_parse_rfc3339 (text, &written_ms) == 0
+         && clock_wall_ms () - written_ms > idle_ms;
+}
+
+/* In the version that was read: who has written it meanwhile keeps it. */
+static int
 delete_lease (struct book *b, const cJSON *lease)
 {
   cleanup_response struct kube_response response = { 0 };
@@ -277,20 +306,19 @@ delete_lease (struct book *b, const cJSON *lease)
   json_set_str (options, "kind", "DeleteOptions");
   json_set_copy (json_obj (options, "preconditions"), "resourceVersion",
                  json_get (lease, "metadata", "resourceVersion"));
-  call (b, KUBE_DELETE, path, options, &response, NULL);
+  return call (b, KUBE_DELETE, path, options, &response, NULL) == 0 && (kube_ok (&response) || response.status == 404)
+             ? 0
+             : -EAGAIN;
 }
 
-static bool
-is_old (const cJSON *lease)
+bool
+book_discard (struct book *b, int64_t idle_ms)
 {
-  const char *text = json_str (lease, "spec", "renewTime");
-  int64_t written_ms;
-
-  return text != NULL && clock_parse_rfc3339 (text, &written_ms) == 0 && clock_wall_ms () - written_ms > LEASE_KEPT_MS;
+  return b->lease == NULL || (is_idle (b->lease, idle_ms) && delete_lease (b, b->lease) == 0);
 }
 
 void
-book_sweep (struct book *b)
+book_sweep (struct book *b, int64_t idle_ms)
 {
   cleanup_response struct kube_response response = { 0 };
   cleanup_free char *path = leases_path (&b->of, "?limit=" PAGE "&labelSelector=ray-tpu-operator%2Fplaces");
@@ -301,7 +329,7 @@ book_sweep (struct book *b)
     return;
   cJSON_ArrayForEach (lease, json_get (response.body, "items"))
     {
-      if (deleted == SWEEP_MAX || !is_old (lease))
+      if (deleted == SWEEP_MAX || !is_idle (lease, idle_ms))
         continue;
       delete_lease (b, lease);
       deleted++;

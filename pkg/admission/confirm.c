@@ -18,12 +18,12 @@ struct pending
   struct pending *prev, *next;
   struct book_of of; /* its texts are owned */
   int64_t due_ms, pause_ms;
-  int64_t until_ms; /* what is reserved has expired by then */
+  int64_t until_ms; /* what is reserved has expired by then, and the Lease been idle */
 };
 
 struct confirmer
 {
-  int64_t ttl_ms;
+  int64_t ttl_ms, idle_ms;
   pthread_t thread;
   pthread_mutex_t lock; /* guards the rest */
   pthread_cond_t changed;
@@ -39,12 +39,20 @@ pending_free (struct pending *p)
   free ((char *) p->of.namespace);
   free ((char *) p->of.cluster);
   free ((char *) p->of.group);
+  free ((char *) p->of.owner_uid);
   free (p);
 }
 
-/* Another look that finds less is written down. True when there is nothing left to wait for. */
-static bool
-confirm (const struct book_of *of)
+enum look
+{
+  LOOK_AGAIN, /* there are reservations, or it is not known */
+  LOOK_LATER, /* there are none, but the Lease is */
+  LOOK_DONE
+};
+
+/* Another look that finds less is written down. */
+static enum look
+confirm (const struct confirmer *c, const struct book_of *of)
 {
   cleanup_book struct book book = { 0 };
   struct error err = { "" };
@@ -54,10 +62,12 @@ confirm (const struct book_of *of)
   ret = book_read (&book, &err);
   if (ret == 0 && book_reserved (&book) < book.reserved)
     ret = book_write (&book, &err);
+  else if (ret == 0 && book_reserved (&book) == 0 && book_discard (&book, c->idle_ms))
+    return LOOK_DONE;
   if (ret < 0)
     log_debug ("reservations of TPU places are not confirmed yet", LF_STR ("lease", of->name),
                LF_STR ("error", err.message));
-  return ret == 0 && book_reserved (&book) == 0;
+  return ret == 0 && book_reserved (&book) == 0 ? LOOK_LATER : LOOK_AGAIN;
 }
 
 /* The one that is due first, taken out when it is due; else NULL and how long to wait. */
@@ -89,7 +99,7 @@ find (struct confirmer *c, const char *name)
 
 /* Keeps one that is to be looked at again, unless it has been noted anew meanwhile. */
 static void
-put_back (struct confirmer *c, struct pending *p)
+put_back (struct confirmer *c, struct pending *p, enum look look)
 {
   int64_t now = clock_mono_ms ();
 
@@ -98,7 +108,7 @@ put_back (struct confirmer *c, struct pending *p)
       pending_free (p);
       return;
     }
-  p->due_ms = now + p->pause_ms;
+  p->due_ms = now + (look == LOOK_LATER ? c->idle_ms + 1 : p->pause_ms); /* by then it is idle */
   p->pause_ms = p->pause_ms * 2 < LOOK_MAX_MS ? p->pause_ms * 2 : LOOK_MAX_MS;
   DL_APPEND (c->pending, p);
 }
@@ -124,7 +134,7 @@ run (void *data)
     {
       int64_t until_ms;
       struct pending *p = next_due (c, &until_ms);
-      bool done;
+      enum look look;
 
       if (p == NULL)
         {
@@ -132,19 +142,19 @@ run (void *data)
           continue;
         }
       pthread_mutex_unlock (&c->lock);
-      done = confirm (&p->of);
+      look = confirm (c, &p->of);
       pthread_mutex_lock (&c->lock);
-      if (done)
+      if (look == LOOK_DONE)
         pending_free (p);
       else
-        put_back (c, p);
+        put_back (c, p, look);
     }
   pthread_mutex_unlock (&c->lock);
   return NULL;
 }
 
 struct confirmer *
-confirmer_start (int64_t ttl_ms)
+confirmer_start (int64_t ttl_ms, int64_t idle_ms)
 {
   struct confirmer *c = xcalloc (1, sizeof (*c));
   pthread_condattr_t attr;
@@ -152,6 +162,7 @@ confirmer_start (int64_t ttl_ms)
   int ret;
 
   c->ttl_ms = ttl_ms;
+  c->idle_ms = idle_ms;
   pthread_mutex_init (&c->lock, NULL);
   pthread_condattr_init (&attr);
   pthread_condattr_setclock (&attr, CLOCK_MONOTONIC);
@@ -205,6 +216,7 @@ confirmer_note (struct confirmer *c, const struct book_of *of)
                                 .namespace = xstrdup (of->namespace),
                                 .cluster = xstrdup (of->cluster),
                                 .group = xstrdup (of->group),
+                                .owner_uid = xstrdup (of->owner_uid),
                                 .hosts = of->hosts };
       p->due_ms = clock_mono_ms () + FIRST_LOOK_MS;
       DL_APPEND (c->pending, p);
@@ -216,6 +228,6 @@ confirmer_note (struct confirmer *c, const struct book_of *of)
       pthread_cond_signal (&c->changed);
     }
   p->pause_ms = FIRST_LOOK_MS;
-  p->until_ms = clock_mono_ms () + c->ttl_ms;
+  p->until_ms = clock_mono_ms () + c->ttl_ms + 2 * (c->idle_ms + LOOK_MAX_MS);
   pthread_mutex_unlock (&c->lock);
 }

@@ -48,12 +48,12 @@ log_injection (const struct admission_request *request, const struct tpu_injecti
 }
 
 /* The pod itself is wrong. Refusing it would also refuse pods that run today, so only strict mode does
- * (facts/tpu_injection.md §8.2 rule 15). */
+ * (facts/tpu_injection.md §8.2 rule 15); `lenient` is what the log says otherwise. */
 static int
-invalid_pod (const struct admission_request *request, struct admission_verdict *verdict, bool strict,
-             const struct error *why)
+object_to (const struct admission_request *request, struct admission_verdict *verdict, bool strict, const char *lenient,
+           const struct error *why)
 {
-  log_warn (strict ? "denied pod" : "invalid TPU pod admitted unchanged", LF_STR ("namespace", request->namespace),
+  log_warn (strict ? "denied pod" : lenient, LF_STR ("namespace", request->namespace),
             LF_STR ("pod", admission_object_name (request)), LF_STR ("reason", why->message));
   if (strict)
     admission_deny (verdict, 422, why->message);
@@ -115,11 +115,8 @@ find_place (const struct admission_policy *policy, const struct admission_reques
   ret = admission_allocate (policy->allocator, request, &need, &got, &why);
   if (ret == -EAGAIN)
     return refuse_for_now (request, verdict, &why);
-  if (ret == -ENOSPC)
-    {
-      admission_warn (verdict, why.message);
-      return 0;
-    }
+  if (ret == -ENOSPC || ret == -ENOENT) /* one too many, or not its RayCluster's */
+    return object_to (request, verdict, policy->tpu.strict, "no place for pod", &why);
   if (ret < 0)
     return error_set (err, -ret, "%s", why.message);
   *annotations = annotations_of (request->object, &got);
@@ -145,7 +142,7 @@ inject (const struct admission_policy *policy, const struct admission_request *r
   int ret = tpu_inject (&injection, pod, &policy->tpu, &why);
 
   if (ret == -EINVAL)
-    return invalid_pod (request, verdict, policy->tpu.strict, &why);
+    return object_to (request, verdict, policy->tpu.strict, "invalid TPU pod admitted unchanged", &why);
   if (ret < 0)
     return error_set (err, -ret, "%s", why.message);
   log_injection (request, &injection);

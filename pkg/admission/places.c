@@ -126,7 +126,7 @@ free_replica (const struct places *places)
       next++;
       i = s.end;
     }
-  return places->replicas >= 0 && next >= places->replicas && leaving >= 0 ? leaving : next;
+  return next >= places->replicas && leaving >= 0 ? leaving : next;
 }
 
 static int
@@ -148,7 +148,7 @@ choose (const struct places *places, struct place *out)
       for (; i < s.end; i++)
         reserved = reserved || places->entries[i].holder == PLACE_RESERVED;
     }
-  if (places->replicas >= 0 && begun >= places->replicas)
+  if (begun >= places->replicas)
     return reserved ? -EAGAIN : -ENOSPC;
   *out = (struct place){ free_replica (places), 0 };
   return 0;

@@ -31,7 +31,7 @@ struct place_entry
 struct places
 {
   int64_t hosts;    /* per slice, at least 1 */
-  int64_t replicas; /* slices that the group is to have; -1: not known */
+  int64_t replicas; /* slices that the group is to have */
   struct place_entry *entries;
   size_t count, capacity;
 };

@@ -21,6 +21,8 @@
 /* Answering reviews takes microseconds, but finding a place for a Pod waits for the API server: as many Pods share one
  * reservation, and others are not held up. */
 #define WAITING_THREADS 8
+/* Leases of places go when nobody has needed them for so long: many times what a writer may take (admission/book.h). */
+#define LEASE_IDLE_MS 60000
 
 static bool
 offline (const struct manager *m)
@@ -156,7 +158,8 @@ start_client (struct manager *m, const char *namespace, struct error *err)
   options.http1 = true;
   ret = kube_client_new (&m->bulk_client, &m->config, &options, err);
   if (ret == 0 && m->options->enable_webhook)
-    m->policy.allocator = admission_allocator_new (m->bulk_client, namespace, m->options->reservation_ms);
+    m->policy.allocator
+        = admission_allocator_new (m->bulk_client, namespace, m->options->reservation_ms, LEASE_IDLE_MS);
   return ret;
 }
 

@@ -84,18 +84,16 @@ workload_each_container (cJSON *pod, void (*fn) (cJSON *container, const void *d
 
 /* ---- the table ---- */
 
-const struct workload_kind workload_kinds[] = {
-  { "batch/v1", "Job" },
-  { "jobset.x-k8s.io/v1alpha2", "JobSet" },
-  { "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet" },
-  { "apps/v1", "StatefulSet" },
-  { "apps/v1", "Deployment" },
-  { NULL, NULL },
-};
-
-static int (*const expanders[]) (struct expansion *x, const cJSON *object) = {
-  workload_expand_job,         workload_expand_jobset,     workload_expand_lws,
-  workload_expand_statefulset, workload_expand_deployment,
+static const struct
+{
+  const char *kind;
+  int (*expand) (struct expansion *x, const cJSON *object);
+} kinds[] = {
+  { "Job", workload_expand_job },
+  { "JobSet", workload_expand_jobset },
+  { "LeaderWorkerSet", workload_expand_lws },
+  { "StatefulSet", workload_expand_statefulset },
+  { "Deployment", workload_expand_deployment },
 };
 
 static int
@@ -116,14 +114,14 @@ workload_expand (cJSON **pods, const cJSON *object, struct error *err)
   int ret;
 
   *pods = NULL;
-  for (size_t i = 0; i < ARRAY_LEN (expanders); i++)
-    if (text_eq (kind, workload_kinds[i].kind))
+  for (size_t i = 0; i < ARRAY_LEN (kinds); i++)
+    if (text_eq (kind, kinds[i].kind))
       {
         if (*workload_name (object) == '\0')
           return error_set (err, EINVAL, "metadata.name is missing: Pods are named after it");
         ret = refuse_types (object, err);
         if (ret == 0)
-          ret = expanders[i](&x, object);
+          ret = kinds[i].expand (&x, object);
         if (ret == 0)
           *pods = take_ptr (made);
         return ret;

@@ -2,6 +2,7 @@
 
 import collections
 import concurrent.futures
+import copy
 import time
 
 import pytest
@@ -162,11 +163,14 @@ def two_replicas(cluster, namespace, start_operator, tmp_path):
             operator.remove_webhooks()
 
 
-def worker(name):
+def worker(ray):
     """As KubeRay without its gate posts it."""
+    name, uid = ray.name, ray.get()["metadata"]["uid"]
     labels = {CLUSTER: name, GROUP: "v6e", NODE_TYPE: "worker", "app.kubernetes.io/name": "kuberay"}
     template = tpu_template(labels=labels)
     template["metadata"]["generateName"] = f"{name}-v6e-worker-"
+    owner = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "name": name, "uid": uid, "controller": True}
+    template["metadata"]["ownerReferences"] = [{**owner, "blockOwnerDeletion": True}]
     return {"apiVersion": "v1", "kind": "Pod", **template}
 
 
@@ -188,9 +192,9 @@ def test_simultaneous_pods_fill_every_place_once(cluster, namespace, two_replica
     balancer, operators = two_replicas
     deadline = time.monotonic() + 240
     # KubeRay is not there; the RayCluster only says how many slices there are to be.
-    RayCluster.create(cluster, namespace, raycluster("many", tpu_group(replicas=count // 4)))
+    many = worker(RayCluster.create(cluster, namespace, raycluster("many", tpu_group(replicas=count // 4))))
     with concurrent.futures.ThreadPoolExecutor(64) as pool:
-        jobs = [pool.submit(create_patiently, cluster, namespace, worker("many"), deadline) for _ in range(count)]
+        jobs = [pool.submit(create_patiently, cluster, namespace, many, deadline) for _ in range(count)]
         created = [job.result() for job in jobs]
     pods = cluster.get_json("pods", ns=namespace, selector=f"{CLUSTER}=many")
     assert len(pods) == count
@@ -201,36 +205,54 @@ def test_simultaneous_pods_fill_every_place_once(cluster, namespace, two_replica
     print(f"{count} Pods, refused for the moment: {sum(refusals for _, refusals in created)}, answered: {answered}")
 
     # One more than there are places is not given one twice.
-    extra = cluster.create(worker("many"), namespace)
+    extra = cluster.create(many, namespace)
     assert "TPU_WORKER_ID" not in env_values(extra)
 
 
 def test_a_place_whose_pod_was_refused_is_given_out_again(cluster, namespace, start_operator):
     """A quota refuses Pods after their admission: their reservations expire, and no hole stays."""
     operator = start_operator(cluster, "--place-reservation=2s", controller=False, watch_namespaces=[namespace])
-    RayCluster.create(cluster, namespace, raycluster("ray", tpu_group(replicas=2)))
+    pod = worker(RayCluster.create(cluster, namespace, raycluster("ray", tpu_group(replicas=2))))
     quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "none"}, "spec": {"hard": {"pods": "3"}}}
     cluster.create(quota, namespace)
     wait_until(lambda: cluster.get_json("resourcequotas", "none", namespace).get("status", {}).get("hard"), "the quota")
     for _ in range(3):
-        cluster.create(worker("ray"), namespace)
+        cluster.create(pod, namespace)
     for _ in range(3):
         with pytest.raises(ApiError) as refused:
-            cluster.create(worker("ray"), namespace)
+            cluster.create(pod, namespace)
         assert refused.value.status in (403, 503)
     cluster.delete("resourcequotas", "none", namespace)
     deadline = time.monotonic() + 120
     for _ in range(5):
-        create_patiently(cluster, namespace, worker("ray"), deadline)
+        create_patiently(cluster, namespace, pod, deadline)
     assert_ray_slices(cluster.get_json("pods", ns=namespace, selector=f"{CLUSTER}=ray"), "ray", "v6e", 2)
     assert operator.running()
 
 
 def test_a_dry_run_reserves_nothing(cluster, namespace, operator):
-    RayCluster.create(cluster, namespace, raycluster("ray", tpu_group()))
+    manifest = worker(RayCluster.create(cluster, namespace, raycluster("ray", tpu_group())))
     pods = cluster.api.resource("pods").path(namespace)
     for _ in range(6):
-        pod = cluster.api.post(pods, worker("ray"), dryRun="All")
+        pod = cluster.api.post(pods, manifest, dryRun="All")
         wanted = expected_environment([f"v6e-0-{i}.ray-headless" for i in range(4)], 0, "v6e-0")
         assert {k: env_values(pod)[k] for k in wanted} == wanted
+    assert reserved(cluster, namespace) == []
+
+
+def test_labels_alone_make_no_pod_of_a_raycluster(cluster, namespace, operator):
+    """No place, no Lease, and the warning says why."""
+    manifest = worker(RayCluster.create(cluster, namespace, raycluster("ray", tpu_group())))
+    orphan, stranger = copy.deepcopy(manifest), copy.deepcopy(manifest)
+    del orphan["metadata"]["ownerReferences"]
+    stranger["metadata"]["labels"][GROUP] = "other"
+    for pod, words in (
+        (orphan, "the Pod has no owner reference to RayCluster ray"),
+        (stranger, "RayCluster ray has no worker group other"),
+    ):
+        done = cluster.kubectl("create", "-n", namespace, "-f", "-", input=yaml.safe_dump(pod), check=False)
+        assert done.returncode == 0
+        assert f"Warning: {words}" in done.stderr
+    pods = cluster.get_json("pods", ns=namespace, selector=f"{CLUSTER}=ray")
+    assert len(pods) == 2 and not any("TPU_WORKER_ID" in env_values(p) for p in pods)
     assert reserved(cluster, namespace) == []

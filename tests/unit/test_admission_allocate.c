@@ -19,8 +19,9 @@ struct world
   cJSON *pods, *leases; /* arrays */
   int version, posts, puts, conflicts;
   int replicas, hosts; /* of the RayCluster; replicas -1: there is none */
-  int lose_answers;    /* so many Lease writes are applied, but answered with 500 */
-  int refuse;          /* all Lease requests are answered with this status */
+  const char *uid, *group;
+  int lose_answers; /* so many Lease writes are applied, but answered with 500 */
+  int refuse;       /* all Lease requests are answered with this status */
   struct test_server *server;
 };
 
@@ -122,9 +123,10 @@ serve (void *data, const struct test_request *request, struct test_answer *answe
   else if (text_starts_with (request->path, "/api/v1/namespaces/ml/pods?"))
     answer->body = list_of (w->pods);
   else if (text_eq (request->path, "/apis/ray.io/v1/namespaces/ml/rayclusters/c") && w->replicas >= 0)
-    answer->body = xasprintf ("{\"metadata\":{\"name\":\"c\"},\"spec\":{\"workerGroupSpecs\":[{\"groupName\":\"g\","
-                              "\"replicas\":%d,\"numOfHosts\":%d}]}}",
-                              w->replicas, w->hosts);
+    answer->body
+        = xasprintf ("{\"metadata\":{\"name\":\"c\",\"uid\":\"%s\"},\"spec\":{\"workerGroupSpecs\":[{\"groupName\":"
+                     "\"%s\",\"replicas\":%d,\"numOfHosts\":%d}]}}",
+                     w->uid, w->group, w->replicas, w->hosts);
   else
     answer_status (answer, 404, "NotFound");
   pthread_mutex_unlock (&w->lock);
@@ -140,6 +142,8 @@ begin (void **state)
   w->leases = cJSON_CreateArray ();
   w->replicas = 1;
   w->hosts = 4;
+  w->uid = CLUSTER_UID;
+  w->group = "g";
   w->server = test_server_start (serve, w, false);
   log_configure (LOG_ERROR, LOG_TEXT);
   *state = w;
@@ -168,12 +172,18 @@ struct replica
 };
 
 static struct replica
-replica_start (const struct world *w, int64_t ttl_ms)
+replica_start_idle (const struct world *w, int64_t ttl_ms, int64_t idle_ms)
 {
   struct replica r = { .client = test_server_client (w->server, NULL) };
 
-  r.allocator = admission_allocator_new (r.client, "system", ttl_ms);
+  r.allocator = admission_allocator_new (r.client, "system", ttl_ms, idle_ms);
   return r;
+}
+
+static struct replica
+replica_start (const struct world *w, int64_t ttl_ms)
+{
+  return replica_start_idle (w, ttl_ms, 60000);
 }
 
 static void
@@ -195,6 +205,7 @@ make_worker (void)
   set_label (pod, "ray.io/node-type", "worker");
   owner = json_push_obj (json_arr (json_get (pod, "metadata"), "ownerReferences"));
   json_set_str (owner, "kind", "RayCluster");
+  json_set_str (owner, "name", "c");
   json_set_str (owner, "uid", CLUSTER_UID);
   return pod;
 }
@@ -383,18 +394,39 @@ a_write_whose_answer_was_lost_counts (void **state)
   assert_place (place, 0, 1);
 }
 
+/* Labels alone make no Pod of a RayCluster, and no Lease. */
 static void
-without_a_raycluster_there_is_no_limit (void **state)
+whose_pod_it_is_not_gets_no_place (void **state)
 {
+  static const struct
+  {
+    int replicas;
+    const char *uid, *group, *owner, *says; /* owner: name in the Pod's owner reference */
+  } cases[] = {
+    { -1, CLUSTER_UID, "g", "c",
+      "there is no RayCluster c in namespace ml, which the Pod's label ray.io/cluster names" },
+    { 1, "another", "g", "c", "the Pod's owner is not the RayCluster c that is there now" },
+    { 1, CLUSTER_UID, "other", "c", "RayCluster c has no worker group g, which the Pod's label ray.io/group names" },
+    { 1, CLUSTER_UID, "g", "d", "the Pod has no owner reference to RayCluster c" },
+  };
   struct world *w = *state;
   cleanup_replica struct replica r = replica_start (w, 60000);
-  struct error err = { "" };
-  struct place place;
 
-  w->replicas = -1;
-  for (int i = 0; i < 9; i++)
-    assert_int_equal (allocate_one (&r, false, &place, &err), 0);
-  assert_place (place, 2, 0);
+  for (size_t i = 0; i < ARRAY_LEN (cases); i++)
+    {
+      cleanup_json cJSON *pod = make_worker ();
+      struct error err = { "" };
+      struct place place;
+
+      w->replicas = cases[i].replicas;
+      w->uid = cases[i].uid;
+      w->group = cases[i].group;
+      json_set_str (json_get (pod, "metadata", "ownerReferences")->child, "name", cases[i].owner);
+      assert_int_equal (allocate (&r, pod, false, &place, &err), -ENOENT);
+      if (strstr (err.message, cases[i].says) == NULL)
+        fail_msg ("%s", err.message);
+    }
+  assert_int_equal (w->posts, 0);
 }
 
 static void
@@ -411,24 +443,65 @@ missing_rights_are_no_reason_to_try_again (void **state)
 }
 
 static void
-old_leases_are_swept (void **state)
+add_lease (struct world *w, const char *name, const char *written, const char *reserved)
 {
+  cJSON *lease = json_push_obj (w->leases), *metadata = json_obj (lease, "metadata");
+
+  json_set_str (metadata, "name", name);
+  json_set_str (json_obj (metadata, "annotations"), "ray-tpu-operator/reserved-places", reserved);
+  json_set_str (json_obj (lease, "spec"), "renewTime", written);
+}
+
+static void
+leases_that_others_left_behind_are_swept (void **state)
+{
+  static const char old[] = "2020-01-01T00:00:00.000000Z";
   struct world *w = *state;
   cleanup_replica struct replica r = replica_start (w, 60000);
-  cJSON *old = json_push_obj (w->leases), *other = json_push_obj (w->leases);
   struct error err = { "" };
   struct place place;
   char now[CLOCK_RFC3339_MS_SIZE];
 
-  json_set_str (json_obj (old, "metadata"), "name", "old");
-  json_set_str (json_obj (old, "spec"), "renewTime", "2020-01-01T00:00:00.000000Z");
   clock_format_rfc3339_micro (clock_wall_ms (), now);
-  json_set_str (json_obj (other, "metadata"), "name", "in-use");
-  json_set_str (json_obj (other, "spec"), "renewTime", now);
+  add_lease (w, "idle", old, "{}");
+  add_lease (w, "expired", old, "{\"0.1\":1577836800000}");
+  add_lease (w, "reserved", old, "{\"0.1\":9000000000000}");
+  add_lease (w, "in-use", now, "{}");
   assert_int_equal (allocate_one (&r, false, &place, &err), 0);
-  assert_null (find_lease (w, "old"));
+  assert_null (find_lease (w, "idle"));
+  assert_null (find_lease (w, "expired"));
+  assert_non_null (find_lease (w, "reserved"));
   assert_non_null (find_lease (w, "in-use"));
   assert_non_null (find_lease (w, "places.ml.c.g." CLUSTER_UID));
+}
+
+static size_t
+lease_count (struct world *w)
+{
+  int count;
+
+  pthread_mutex_lock (&w->lock);
+  count = cJSON_GetArraySize (w->leases);
+  pthread_mutex_unlock (&w->lock);
+  return (size_t) count;
+}
+
+static void
+a_lease_goes_when_its_pods_are_there (void **state)
+{
+  struct world *w = *state;
+  cleanup_replica struct replica r = replica_start_idle (w, 60000, 1);
+  struct error err = { "" };
+  struct place place;
+
+  for (int host = 0; host < 2; host++)
+    {
+      assert_int_equal (allocate_one (&r, false, &place, &err), 0);
+      assert_place (place, 0, host);
+      assert_int_equal (lease_count (w), 1);
+      settle (w, &place);
+      wait_for (lease_count (w) == 0);
+    }
 }
 
 static bool
@@ -558,12 +631,14 @@ a_pod_that_finds_no_place (void **state)
   assert_int_equal (mutate (&r, pod, false, &never, &err), 0);
   assert_true (never.allowed); /* it is one too many, and told nothing of a place */
   assert_int_equal (cJSON_GetArraySize (never.warnings), 2);
+  assert_non_null (strstr (never.warnings->child->valuestring, "has no place in a slice"));
   assert_int_equal (json_patch_apply (pod, never.patch, &err), 0);
   assert_null (env_of (pod, "TPU_WORKER_ID"));
   assert_null (json_get (pod, "metadata", "annotations"));
   assert_int_equal (mutate (&r, pod, true, &strict, &err), 0);
   assert_false (strict.allowed);
   assert_int_equal (strict.code, 422);
+  assert_non_null (strstr (strict.message, "has no place in a slice"));
 
   w->refuse = 403;
   assert_true (mutate (&r, pod, false, &failed, &err) < 0);
@@ -578,9 +653,10 @@ main (void)
     cmocka_unit_test_setup_teardown (a_reservation_whose_pod_never_came_expires, begin, end),
     cmocka_unit_test_setup_teardown (a_dry_run_writes_nothing, begin, end),
     cmocka_unit_test_setup_teardown (a_write_whose_answer_was_lost_counts, begin, end),
-    cmocka_unit_test_setup_teardown (without_a_raycluster_there_is_no_limit, begin, end),
+    cmocka_unit_test_setup_teardown (whose_pod_it_is_not_gets_no_place, begin, end),
     cmocka_unit_test_setup_teardown (missing_rights_are_no_reason_to_try_again, begin, end),
-    cmocka_unit_test_setup_teardown (old_leases_are_swept, begin, end),
+    cmocka_unit_test_setup_teardown (leases_that_others_left_behind_are_swept, begin, end),
+    cmocka_unit_test_setup_teardown (a_lease_goes_when_its_pods_are_there, begin, end),
     cmocka_unit_test_setup_teardown (a_pod_that_came_and_went_leaves_no_reservation_behind, begin, end),
     cmocka_unit_test_setup_teardown (the_pod_is_told_its_place_and_keeps_it, begin, end),
     cmocka_unit_test_setup_teardown (a_pod_that_fails_at_once_leaves_no_reservation_behind, begin, end),

@@ -46,7 +46,6 @@ the_next_place (void **state)
     { "a hole in a slice beyond the wanted ones is still filled", 2, 1, "3.1L", "3.0 again" },
     { "survivors keep their index, new slices take the low ones", 2, 3, "0.0L 0.1L 2.0L 2.1L", "1.0 1.1 again" },
     { "no slices wanted", 2, 0, "", "full" },
-    { "without a limit", 2, -1, "0.0L 0.1X", "0.1 1.0 1.1 2.0" },
     { "hosts beyond the slice are another topology's", 2, 1, "0.2L 0.3L", "0.0 0.1 again" },
     { "twice the same place: the pod counts", 2, 1, "0.0R 0.0L 0.1L 0.1R", "full" },
     { "a reservation whose own pod leaves is used up", 2, 1, "0.0L 0.1R 0.1X", "0.1 again" },

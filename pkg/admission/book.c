@@ -206,7 +206,7 @@ book_find_group (struct book *b, struct error *err)
     group = ray_cluster_group (&cluster, b->of.group);
   ret = not_its_pod (b, &response, group, err);
   /* What numOfHosts says and what the topology has need not agree; pods are what KubeRay counts. */
-  if (ret == 0)
+  if (ret == 0 && group != NULL)
     b->places.replicas = (group->replicas * group->hosts + b->places.hosts - 1) / b->places.hosts;
   return ret;
 }

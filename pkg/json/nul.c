@@ -4,7 +4,7 @@
 #include <string.h>
 
 #define ESCAPED "\\u0000"
-#define MARK "\\ufdd0" /* a code point that Unicode keeps free of characters, as long as what it stands for */
+#define MARK "\\ufdd0" /* a code point that Unicode keeps free of characters */
 #define MARK_UTF8 "\xef\xb7\x90"
 
 /* The next escape that is none of a backslash: in "\\u0000" the backslash is the character. */
@@ -66,7 +66,7 @@ json_nul_path_ (const char *text, size_t len, const char *const *keys)
   cleanup_buf struct buf path = { 0 };
 
   for (char *at = next_nul (marked, len, marked); at != NULL; at = next_nul (marked, len, at))
-    memcpy (at, MARK, strlen (MARK));
+    memcpy (at, MARK, sizeof (MARK) - 1); /* as long as what it takes the place of */
   if (json_parse (&v, marked, len, NULL) < 0 || !find_mark (json_get_ (v, keys), &path))
     return NULL;
   return buf_take (&path);

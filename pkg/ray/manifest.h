@@ -32,6 +32,7 @@ enum ray_kind
   RAY_KIND_STRINGS,    /* a list of strings */
   RAY_KIND_OBJECTS,    /* a list of objects */
   RAY_KIND_STRING_MAP, /* an object of strings */
+  RAY_KIND_QUANTITY,   /* none negative */
   RAY_KIND_QUANTITIES, /* an object of quantities, none negative */
   RAY_KIND_MAX
 };

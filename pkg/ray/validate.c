@@ -7,6 +7,7 @@
 #include <string.h>
 
 #define PROBLEMS_TEXT_MAX 1024
+#define QUANTITY "a quantity of 0 or more such as 4, \"500m\" or \"16Gi\""
 
 /* ---- collecting ---- */
 
@@ -104,8 +105,8 @@ static const struct kind
   [RAY_KIND_STRINGS] = { "a list of strings", cJSON_IsArray, "a string", cJSON_IsString },
   [RAY_KIND_OBJECTS] = { "a list of objects", cJSON_IsArray, "an object", cJSON_IsObject },
   [RAY_KIND_STRING_MAP] = { "an object of strings", cJSON_IsObject, "a string (quote it)", cJSON_IsString },
-  [RAY_KIND_QUANTITIES] = { "an object of quantities", cJSON_IsObject,
-                            "a quantity of 0 or more such as 4, \"500m\" or \"16Gi\"", is_quantity },
+  [RAY_KIND_QUANTITY] = { QUANTITY, is_quantity, NULL, NULL },
+  [RAY_KIND_QUANTITIES] = { "an object of quantities", cJSON_IsObject, QUANTITY, is_quantity },
 };
 
 bool

@@ -20,6 +20,17 @@ static const struct ray_field resources_fields[]
 static const struct ray_field env_fields[]
     = { { "name", RAY_KIND_STRING }, { "value", RAY_KIND_STRING }, { "valueFrom", RAY_KIND_OBJECT } };
 
+static const struct ray_field source_fields[] = { { "fieldRef", RAY_KIND_OBJECT },
+                                                  { "secretKeyRef", RAY_KIND_OBJECT },
+                                                  { "configMapKeyRef", RAY_KIND_OBJECT },
+                                                  { "resourceFieldRef", RAY_KIND_OBJECT } };
+
+static const struct ray_field reference_fields[] = { { "name", RAY_KIND_STRING },
+                                                     { "key", RAY_KIND_STRING },
+                                                     { "fieldPath", RAY_KIND_STRING },
+                                                     { "resource", RAY_KIND_STRING },
+                                                     { "optional", RAY_KIND_BOOL } };
+
 static const struct ray_field mount_fields[]
     = { { "name", RAY_KIND_STRING }, { "mountPath", RAY_KIND_STRING }, { "subPath", RAY_KIND_STRING } };
 
@@ -103,6 +114,17 @@ check_ports (struct ray_problems *problems, const cJSON *container, const char *
     }
 }
 
+/* Where a variable's value comes from. */
+static void
+check_source (struct ray_problems *problems, const cJSON *from, const char *path)
+{
+  ray_check_kinds (problems, from, path, source_fields, ARRAY_LEN (source_fields));
+  for (size_t i = 0; i < ARRAY_LEN (source_fields); i++)
+    ray_check_kinds (problems, json_get (from, source_fields[i].key),
+                     ray_path ("%s.%s", path, source_fields[i].key).text, reference_fields,
+                     ARRAY_LEN (reference_fields));
+}
+
 static void
 check_env (struct ray_problems *problems, const cJSON *container, const char *path)
 {
@@ -118,6 +140,7 @@ check_env (struct ray_problems *problems, const cJSON *container, const char *pa
       if (!cJSON_IsObject (entry))
         continue;
       ray_check_kinds (problems, entry, at.text, env_fields, ARRAY_LEN (env_fields));
+      check_source (problems, json_get (entry, "valueFrom"), ray_path ("%s.valueFrom", at.text).text);
       if (log_nonnull (json_str (entry, "name"))[0] == '\0' && !is_mistyped (entry, "name"))
         ray_problem (problems, RAY_REASON_SPEC, ray_path ("%s.name", at.text).text, "is missing: name the variable");
     }

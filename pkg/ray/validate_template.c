@@ -94,6 +94,24 @@ check_names (struct ray_problems *problems, const cJSON *spec, const char *path)
 
 /* ---- volumes ---- */
 
+/* What is not its name is where it comes from, an object of its own. */
+static void
+check_volume_source (struct ray_problems *problems, const cJSON *volume, const char *path)
+{
+  static const struct ray_field fields[] = { { "medium", RAY_KIND_STRING }, { "sizeLimit", RAY_KIND_QUANTITY } };
+  const cJSON *member;
+
+  cJSON_ArrayForEach (member, volume)
+    if (!text_eq (member->string, "name"))
+      {
+        const struct ray_field source = { member->string, RAY_KIND_OBJECT };
+
+        ray_check_kinds (problems, volume, path, &source, 1);
+      }
+  ray_check_kinds (problems, json_get (volume, "emptyDir"), ray_path ("%s.emptyDir", path).text, fields,
+                   ARRAY_LEN (fields));
+}
+
 static void
 check_volumes (struct ray_problems *problems, const cJSON *volumes, const char *path)
 {
@@ -113,6 +131,8 @@ check_volumes (struct ray_problems *problems, const cJSON *volumes, const char *
         ray_problem (problems, RAY_REASON_SPEC, ray_path ("%s.name", at.text).text,
                      "\"%.100s\" is no DNS label: use lower-case letters, digits and '-', at most 63", name);
       ray_check_unique (problems, volumes, volume, "name", at.text);
+      if (cJSON_IsObject (volume))
+        check_volume_source (problems, volume, at.text);
     }
 }
 

@@ -302,6 +302,50 @@ def test_problems_name_field_and_remedy(what):
     assert problems[0][2] == f"{obj['kind']} {obj['metadata']['name']}"
 
 
+def places_in(value, path=()):
+    yield path, value
+    if isinstance(value, dict):
+        for key, member in value.items():
+            yield from places_in(member, (*path, key))
+    elif isinstance(value, list):
+        for index, member in enumerate(value):
+            yield from places_in(member, (*path, index))
+
+
+def with_types_changed(base):
+    """(path, value, object) for every place and every odd value of another type than what is there."""
+    odd = [5, -1, 1.5, "x", "", [], {}, [5], {"a": 5}, True, [None], [{}], {"a": None}]
+    for path, there in places_in(base):
+        # Without these there is nothing to speak of; and a quantity is a number as well as a text.
+        if not path or path[0] in ("apiVersion", "kind") or path in (("metadata",), ("metadata", "name")):
+            continue
+        for value in odd:
+            quantity = ("limits" in path or "requests" in path or path[-1] == "sizeLimit") and value in (5, 1.5)
+            if type(value) is type(there) or quantity:
+                continue
+            changed = copy.deepcopy(base)
+            parent = changed
+            for key in path[:-1]:
+                parent = parent[key]
+            parent[path[-1]] = value
+            yield path, value, changed
+
+
+@pytest.mark.parametrize("kind", ["Job", "JobSet", "LeaderWorkerSet", "StatefulSet", "Deployment", "RayCluster", "RayJob"])
+def test_no_wrong_type_passes_in_silence(kind):
+    bases = [job(), jobset(), lws(subGroupPolicy={"subGroupSize": 2}), statefulset(ordinals={"start": 1}), deployment()]
+    bases += [cluster(), owner_of("RayJob", "rayClusterSpec", cluster())]
+    changes = list(with_types_changed(next(b for b in bases if b["kind"] == kind)))
+    for number, (_, _, changed) in enumerate(changes):
+        changed["metadata"]["name"] = f"n{number}"
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": [c[2] for c in changes]})
+    result = raytpu("validate", "-f", "-", stdin=text)
+    told = {int(n) for n in re.findall(rf" error: {kind} n(\d+): ", result.out)}
+    silent = [f"{path}: {value}" for number, (path, value, _) in enumerate(changes) if number not in told]
+    assert len(changes) > 100 and not silent, silent
+    assert raytpu("inject", "-f", "-", stdin=text).code == 1
+
+
 def test_lines_are_those_of_the_field():
     """Each problem's line, in block style, holds the last word of its field."""
     for what, (obj, fields, _) in PROBLEMS.items():

@@ -31,10 +31,16 @@ tpu_warn (cJSON *warnings, const char *fmt, ...)
 static const char *const known[]
     = { "inject", "first-ordinal", "replica-index", "host-index", "reserved-until", "template-hash" };
 
+static bool
+is_known (const char *key)
+{
+  return text_starts_with (key, TPU_ANNOTATION_PREFIX)
+         && text_index (key + strlen (TPU_ANNOTATION_PREFIX), known, ARRAY_LEN (known)) >= 0;
+}
+
 static void
 advise_annotations (cJSON *warnings, const cJSON *pod)
 {
-  const size_t prefix = strlen (TPU_ANNOTATION_PREFIX);
   const char *inject = tpu_annotation (pod, TPU_ANNOTATION_INJECT);
   const cJSON *annotations = json_get (pod, "metadata", "annotations"), *item;
 
@@ -47,8 +53,7 @@ advise_annotations (cJSON *warnings, const cJSON *pod)
   if (!cJSON_IsObject (annotations))
     return;
   cJSON_ArrayForEach (item, annotations)
-    if (text_starts_with (item->string, TPU_ANNOTATION_PREFIX)
-        && text_index (item->string + prefix, known, ARRAY_LEN (known)) < 0)
+    if (text_starts_with (item->string, "ray-tpu-operator") && !is_known (item->string))
       tpu_warn (warnings,
                 "annotation %.80s is not known and has no effect: the one to opt out is " TPU_ANNOTATION_INJECT,
                 item->string);

@@ -266,7 +266,11 @@ PROBLEMS = {
     ),
     "spec as text": (workload("batch/v1", "Job", "x"), ["spec"], 'must be an object, not "x"'),
     "no template": (workload("apps/v1", "StatefulSet", {}), ["spec.template.spec.containers"], "is empty"),
-    "replicatedJobs as object": (workload("jobset.x-k8s.io/v1alpha2", "JobSet", {"replicatedJobs": {}}), ["spec.replicatedJobs"], "a list of objects"),
+    "replicatedJobs as object": (
+        workload("jobset.x-k8s.io/v1alpha2", "JobSet", {"replicatedJobs": {}}),
+        ["spec.replicatedJobs"],
+        "a list of objects",
+    ),
     "replicatedJob without name": (
         workload("jobset.x-k8s.io/v1alpha2", "JobSet", {"replicatedJobs": [{"replicas": "2"}]}),
         ["spec.replicatedJobs[0].replicas", "spec.replicatedJobs[0].name"],

@@ -8,7 +8,7 @@
 
 #include "controller/controller.h"
 
-/* ---- cache.c ---- */
+/* ---- the cache: cache.c, cache_item.c, cache_view.c, cache_notes.c ---- */
 
 enum cache_kind
 {
@@ -19,16 +19,23 @@ enum cache_kind
   CACHE_KIND_MAX
 };
 
-/* One informer's view of the server: objects that it listed belong to it until it, or a newer list of it, lets them go.
- */
+/* One informer's view of the server. An object is known for as long as one source has it: until the watch, or a newer
+ * list, of each that brought it lets it go. */
+enum
+{
+  CACHE_VIEWS = 2 /* sources that may have the same object */
+};
 struct cache_source
 {
   enum cache_kind kind;
+  unsigned view;             /* tells it from the others of its kind that may have the same objects */
   enum ray_child_kind child; /* of CACHE_CHILD */
   const char *namespace;     /* NULL: all */
   const char *label;         /* only objects that have it; NULL: all */
   unsigned epoch;            /* counts its lists */
+  bool listing;              /* a list is under way */
   uint64_t progress;         /* everything up to this version has been seen */
+  uint64_t contradicted;     /* oldest known version that the list under way has an older one for; 0: none */
 };
 
 /* A cached object: immutable once it is in, so that a snapshot needs only a reference. */
@@ -46,7 +53,9 @@ void cache_on_change (struct cache *cache, cache_changed_fn fn, void *data);
 void cache_upsert (struct cache *cache, struct cache_source *source, const cJSON *object, uint64_t version);
 void cache_remove (struct cache *cache, struct cache_source *source, const cJSON *object, uint64_t version);
 void cache_list_begin (struct cache *cache, struct cache_source *source);
-void cache_list_end (struct cache *cache, struct cache_source *source, uint64_t version);
+/* False when the server has gone back in time, as kube_informer_handler says: what is known stays, but the next list
+ * has the say. */
+bool cache_list_end (struct cache *cache, struct cache_source *source, uint64_t version);
 void cache_progress (struct cache *cache, struct cache_source *source, uint64_t version);
 
 /* Takes over the object in an API answer, so that the next pass sees its own writes although the watch lags. Ignored

@@ -9,6 +9,7 @@ struct watch
 {
   enum cache_kind kind;
   const char *name, *prefix, *plural, *selector;
+  unsigned view;
 };
 
 struct source
@@ -22,10 +23,10 @@ struct source
 
 /* Headless Services carry that one label only (facts/kuberay.md §2.3), hence two lines for Services. */
 static const struct watch watches[] = {
-  { CACHE_CLUSTER, "rayclusters", "/apis/ray.io/v1", "rayclusters", NULL },
-  { CACHE_POD, "pods", "/api/v1", "pods", RAY_LABEL_CLUSTER },
-  { CACHE_SERVICE, "services", "/api/v1", "services", RAY_LABEL_CLUSTER },
-  { CACHE_SERVICE, "headless-services", "/api/v1", "services", RAY_LABEL_HEADLESS },
+  { CACHE_CLUSTER, "rayclusters", "/apis/ray.io/v1", "rayclusters", NULL, 0 },
+  { CACHE_POD, "pods", "/api/v1", "pods", RAY_LABEL_CLUSTER, 0 },
+  { CACHE_SERVICE, "services", "/api/v1", "services", RAY_LABEL_CLUSTER, 0 },
+  { CACHE_SERVICE, "headless-services", "/api/v1", "services", RAY_LABEL_HEADLESS, 1 },
 };
 
 /* Watched too, but nothing waits for their lists: an API group may be absent or not granted, and an object that exists
@@ -60,12 +61,12 @@ on_list_begin (void *data)
   cache_list_begin (s->controller->cache, &s->cache_source);
 }
 
-static void
+static bool
 on_list_end (void *data, uint64_t version)
 {
   struct source *s = data;
 
-  cache_list_end (s->controller->cache, &s->cache_source, version);
+  return cache_list_end (s->controller->cache, &s->cache_source, version);
 }
 
 static void
@@ -85,7 +86,7 @@ add_source (struct controller *c, const struct watch *watch, enum ray_child_kind
   s->watch = *watch;
   s->namespace = namespace ? xstrdup (namespace) : NULL;
   s->cache_source = (struct cache_source){
-    .kind = watch->kind, .child = child, .namespace = s->namespace, .label = watch->selector
+    .kind = watch->kind, .view = watch->view, .child = child, .namespace = s->namespace, .label = watch->selector
   };
 }
 
@@ -116,7 +117,7 @@ static void
 add_child_source (struct controller *c, enum ray_child_kind child, const char *namespace)
 {
   const struct ray_child_type *type = &ray_child_types[child];
-  struct watch watch = { CACHE_CHILD, type->plural, type->prefix, type->plural, RAY_LABEL_CLUSTER };
+  struct watch watch = { CACHE_CHILD, type->plural, type->prefix, type->plural, RAY_LABEL_CLUSTER, 0 };
 
   add_source (c, &watch, child, namespace);
 }

@@ -21,6 +21,10 @@
 #define SHORT_WATCH_MS 1000   /* one that brings nothing and ends sooner counts as a failure */
 #define WATCH_INTERVAL_MS 100 /* between two starts at least, however soon a watch ends */
 #define ERROR_BODY_LIMIT 4096
+/* Watches in a row that brought nothing, after which the server is no longer taken for the one we knew: it may have
+ * come back with an older state, for which our version is of the future. It refuses such a watch, or is silent until it
+ * gets there, and what changed meanwhile would never be told. */
+#define FRUITLESS_MAX 3
 
 enum phase
 {
@@ -34,6 +38,7 @@ struct kube_informer
   struct kube_informer_handler handler;
   char *path, *selector, *name; /* selector escaped, "" for all */
   int page_size;
+  int64_t watch_idle_ms;
   bool transient;
 
   enum phase phase;
@@ -49,8 +54,11 @@ struct kube_informer
   bool gone;          /* the version we know is too old for the server */
   char *version;      /* where the watch goes on */
   int failures;       /* in a row */
+  int fruitless;      /* watches in a row that ended in an error without having brought anything */
   int64_t watch_started_ms;
+  bool watch_open;  /* the server has accepted it */
   bool watch_moved; /* this watch has brought something */
+  bool taken_anew;  /* the list is the second in a row: the first did not fit what the owner knew */
 
   atomic_bool synced;
   pthread_mutex_t lock; /* guards trouble */
@@ -126,12 +134,12 @@ retry_later (struct kube_informer *inf, enum phase phase, const char *why)
   go_on (inf, phase, delay);
 }
 
-/* The server no longer has the history we ask for. */
+/* The watch cannot go on from the version we know. */
 static void
-list_again (struct kube_informer *inf)
+list_again (struct kube_informer *inf, const char *why)
 {
-  log_info ("resource version too old, listing again", LF_STR ("resource", inf->name),
-            LF_STR ("version", log_nonnull (inf->version)));
+  log_info ("listing again", LF_STR ("resource", inf->name), LF_STR ("version", log_nonnull (inf->version)),
+            LF_STR ("why", why));
   inf->whole_list = inf->phase == PHASE_LIST; /* only a continue token can be too old for a list */
   set_text (&inf->next_page, NULL);
   go_on (inf, PHASE_LIST, inf->failures > 0 ? kube_backoff (BACKOFF_BASE_MS, BACKOFF_CAP_MS, inf->failures) : 0);
@@ -231,6 +239,26 @@ on_list_value (void *data, cJSON *value, bool last, struct error *err)
 }
 
 static void
+end_list (struct kube_informer *inf)
+{
+  bool fits = inf->handler.list_end (inf->handler.data, version_number (inf->version));
+
+  inf->whole_list = false;
+  if (!fits && !inf->taken_anew)
+    {
+      log_warn ("the API server's state is older than what it had before: taking it as it is now",
+                LF_STR ("resource", inf->name), LF_STR ("version", inf->version));
+      inf->taken_anew = true;
+      start_list (inf);
+      return;
+    }
+  inf->taken_anew = false;
+  atomic_store (&inf->synced, true);
+  set_trouble (inf, "");
+  start_watch (inf);
+}
+
+static void
 on_list_done (struct transfer *x)
 {
   struct kube_informer *inf = container_of (x, struct kube_informer, transfer);
@@ -242,7 +270,7 @@ on_list_done (struct transfer *x)
     describe_end (inf, &err);
   end_transfer (inf);
   if (inf->gone)
-    list_again (inf);
+    list_again (inf, "the rest of the list has expired");
   else if (!complete)
     {
       set_text (&inf->next_page, NULL);
@@ -251,13 +279,7 @@ on_list_done (struct transfer *x)
   else if (inf->next_page != NULL)
     start_list (inf);
   else
-    {
-      inf->whole_list = false;
-      inf->handler.list_end (inf->handler.data, version_number (inf->version));
-      atomic_store (&inf->synced, true);
-      set_trouble (inf, "");
-      start_watch (inf);
-    }
+    end_list (inf);
 }
 
 static void
@@ -353,7 +375,7 @@ on_watch_value (void *data, cJSON *value, bool last, struct error *err)
   if (version != NULL)
     set_text (&inf->version, version);
   inf->watch_moved = true;
-  inf->failures = 0;
+  inf->failures = inf->fruitless = 0;
   if (inf->handler.progress != NULL)
     inf->handler.progress (inf->handler.data, version_number (inf->version));
   return 0;
@@ -365,8 +387,21 @@ on_watch_open (struct transfer *x)
 {
   struct kube_informer *inf = container_of (x, struct kube_informer, transfer);
 
-  if (x->status == 200)
+  inf->watch_open = x->status == 200;
+  if (inf->watch_open)
     set_trouble (inf, "");
+}
+
+/* Whether the mirror must be made anew. Not for a server that is only too busy: a list is more work than a watch. */
+static bool
+is_hopeless (struct kube_informer *inf)
+{
+  const struct transfer *x = &inf->transfer;
+
+  if (inf->watch_moved || x->status == 429)
+    return false;
+  inf->fruitless++;
+  return inf->fruitless >= FRUITLESS_MAX || (inf->watch_open && x->timed_out); /* no bookmark, although it listens */
 }
 
 static void
@@ -385,7 +420,9 @@ on_watch_done (struct transfer *x)
   if (lasted >= BACKOFF_CAP_MS)
     inf->failures = 0;
   if (inf->gone)
-    list_again (inf);
+    list_again (inf, "the version is too old");
+  else if (!clean && is_hopeless (inf))
+    list_again (inf, err.message);
   else if (!clean)
     retry_later (inf, PHASE_WATCH, err.message);
   else if (inf->watch_moved || lasted >= SHORT_WATCH_MS)
@@ -407,7 +444,7 @@ start_watch (struct kube_informer *inf)
 
   inf->phase = PHASE_WATCH;
   inf->watch_started_ms = clock_mono_ms ();
-  inf->watch_moved = false;
+  inf->watch_open = inf->watch_moved = false;
   buf_printf (&url, "%s?watch=true&allowWatchBookmarks=true&resourceVersion=%s&timeoutSeconds=%d", inf->path, version,
               WATCH_SECONDS_MIN + (int) (kube_random () % WATCH_SECONDS_SPREAD));
   if (inf->selector != NULL)
@@ -415,7 +452,7 @@ start_watch (struct kube_informer *inf)
   set_text (&inf->url, url.data);
   inf->transfer.on_open = on_watch_open;
   inf->transfer.timeout_ms = 0;
-  inf->transfer.idle_ms = WATCH_IDLE_MS;
+  inf->transfer.idle_ms = inf->watch_idle_ms;
   atomic_fetch_add (&inf->client->watch_starts, 1);
   start_transfer (inf, JSON_STREAM_VALUES, on_watch_value, on_watch_done);
 }
@@ -442,6 +479,7 @@ kube_informer_start (struct kube_client *client, const struct kube_informer_opti
     inf->selector = kube_escape (options->label_selector);
   inf->transient = options->transient;
   inf->page_size = options->page_size > 0 ? options->page_size : PAGE_SIZE;
+  inf->watch_idle_ms = options->watch_idle_ms > 0 ? options->watch_idle_ms : WATCH_IDLE_MS;
   inf->timer.fire = on_timer;
   pthread_mutex_init (&inf->lock, NULL);
   error_set (&inf->trouble, EAGAIN, "%s: the first list is not complete yet", inf->path);

@@ -1,6 +1,6 @@
-/* informer.h - a mirror of one resource: paged list, then watch with bookmarks, re-list on 410, reconnect with jittered
- * backoff. Objects are never kept: each is handed to the owner's callbacks, one at a time, and the owner keeps a digest
- * (design §3.4). */
+/* informer.h - a mirror of one resource: paged list, then watch with bookmarks, re-list on 410 and when watches come to
+ * nothing, reconnect with jittered backoff. Objects are never kept: each is handed to the owner's callbacks, one at a
+ * time, and the owner keeps a digest (design §3.4). */
 #ifndef KUBE_INFORMER_H
 #define KUBE_INFORMER_H
 
@@ -16,9 +16,12 @@ struct kube_informer_handler
   void (*remove) (void *data, const cJSON *object, uint64_t resource_version);
   /* A list begins / ends: objects the owner knows that were not upserted between the two no longer exist on the server.
    * Between them `upsert` is called for every object. `resource_version` is the list's. A list that fails half-way
-   * begins again: another list_begin without a list_end before it. */
+   * begins again: another list_begin without a list_end before it.
+   * list_end says whether the list fits what the owner knew. It does not when the server has gone back to an older
+   * state (etcd was restored): versions the owner has seen are then of a future that is no more, and it forgets them.
+   * The list is repeated, once, for the objects in it that seemed old. */
   void (*list_begin) (void *data);
-  void (*list_end) (void *data, uint64_t resource_version);
+  bool (*list_end) (void *data, uint64_t resource_version);
   /* The mirror is known to be complete up to this version (every event and bookmark). May be NULL. */
   void (*progress) (void *data, uint64_t resource_version);
   void *data;
@@ -30,6 +33,7 @@ struct kube_informer_options
   const char *label_selector; /* NULL: all */
   const char *name;           /* for logs and metrics: "pods" */
   int page_size;              /* 0: 500 */
+  int64_t watch_idle_ms;      /* a watch as silent as that is given up; 0: 150000, bookmarks come about once a minute */
   bool transient;             /* the handler keeps no part of an object: objects are made in scratch memory (json.h) */
 };
 

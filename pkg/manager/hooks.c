@@ -23,6 +23,7 @@ struct hook
   /* guarded by hooks->lock */
   cJSON *object; /* as last seen, NULL: there is none */
   uint64_t version;
+  uint64_t listed;      /* version in the list under way, if that has brought the object */
   bool known, seen;     /* a first list is complete; the list under way has brought the object */
   struct error trouble; /* "": as it should be */
   bool optional_absent; /* its absence is no reason not to be ready */
@@ -82,6 +83,7 @@ on_upsert (void *data, const cJSON *object, uint64_t version)
   if (!is_ours (hook, object))
     return;
   hook->seen = true;
+  hook->listed = version;
   store (hook, object, version);
   notify (hook);
 }
@@ -105,17 +107,35 @@ on_list_begin (void *data)
   hook->seen = false;
 }
 
-static void
+/* Whether what we know is newer than the list: the server has gone back in time, or, which another list clears up too,
+ * a write of ours came after it. */
+static bool
+is_ahead (struct hook *hook, uint64_t list_version)
+{
+  bool ahead;
+
+  pthread_mutex_lock (&hook->hooks->lock);
+  ahead = hook->version > (hook->seen ? hook->listed : list_version);
+  if (ahead)
+    hook->version = 0;
+  pthread_mutex_unlock (&hook->hooks->lock);
+  return ahead;
+}
+
+static bool
 on_list_end (void *data, uint64_t version)
 {
   struct hook *hook = data;
 
+  if (is_ahead (hook, version))
+    return false;
   if (!hook->seen)
     store (hook, NULL, version);
   pthread_mutex_lock (&hook->hooks->lock);
   hook->known = true;
   pthread_mutex_unlock (&hook->hooks->lock);
   notify (hook);
+  return true;
 }
 
 struct hooks *

@@ -109,6 +109,7 @@ assert_url (struct fake *fake, struct buf *urls, size_t n, const char *has, cons
 struct mirror
 {
   pthread_mutex_t lock;
+  uint64_t known; /* the newest version; a list that is older does not fit */
   struct buf told;
   bool stopped;
   int told_after_stop;
@@ -141,10 +142,15 @@ on_list_begin (void *data)
   tell (data, "begin", "", 0);
 }
 
-static void
+static bool
 on_list_end (void *data, uint64_t version)
 {
+  struct mirror *mirror = data;
+  bool fits = version >= mirror->known;
+
   tell (data, "end", "", version);
+  mirror->known = fits ? version : 0;
+  return fits;
 }
 
 static void
@@ -181,6 +187,7 @@ struct scene
 {
   struct fake fake;
   struct mirror mirror;
+  int64_t watch_idle_ms;
   struct kube_client *client;
   struct kube_informer *informer;
 };
@@ -188,8 +195,9 @@ struct scene
 static struct kube_informer *
 start_informer (struct scene *scene)
 {
-  struct kube_informer_options options
-      = { .path = "/api/v1/pods", .label_selector = "app in (ray),x=y", .name = "pods" };
+  struct kube_informer_options options = {
+    .path = "/api/v1/pods", .label_selector = "app in (ray),x=y", .name = "pods", .watch_idle_ms = scene->watch_idle_ms
+  };
   struct kube_informer_handler handler = {
     .upsert = on_upsert,
     .remove = on_remove,
@@ -378,6 +386,64 @@ a_version_too_old_leads_to_a_new_list (void **state)
       assert_url (&s.fake, &s.fake.watch_urls, 1, "resourceVersion=30&", NULL);
       tear_down (&s);
     }
+}
+
+static void
+a_version_that_is_refused_for_ever_leads_to_a_new_list (void **state)
+{
+  static const struct
+  {
+    const char *name;
+    struct test_answer answer;
+  } cases[] = {
+    { "of the future", { .status = 504, .body = (char *) "{\"message\":\"Too large resource version\"}" } },
+    { "not understood", { .status = 400 } },
+    { "accepted first", { .body = (char *) "{\"type\":\"ERROR\",\"object\":{\"kind\":\"Status\",\"code\":500}}\n" } },
+  };
+
+  (void) state;
+  for (size_t i = 0; i < ARRAY_LEN (cases); i++)
+    {
+      struct scene s = { .fake.lists = { LIST ("10", "", OBJECT ("a", "1")), LIST ("30", "", OBJECT ("b", "25")) } };
+
+      for (size_t n = 0; n < 3; n++)
+        s.fake.watches[n] = cases[i].answer;
+      set_up (&s);
+      wait_for_watch (&s, 4);
+      expect (&s.mirror, "begin@0 +a@1 end@10 begin@0 +b@25 end@30 ");
+      assert_url (&s.fake, &s.fake.list_urls, 1, "limit=500", "continue");
+      assert_url (&s.fake, &s.fake.watch_urls, 3, "resourceVersion=30&", NULL);
+      tear_down (&s);
+    }
+}
+
+/* A server whose state is older than the version asked for says nothing at all until it gets there. */
+static void
+a_watch_that_stays_silent_leads_to_a_new_list (void **state)
+{
+  struct scene s = { .fake.lists = { LIST ("10", "", OBJECT ("a", "1")), LIST ("11", "", OBJECT ("b", "11")) },
+                     .watch_idle_ms = 1000 };
+
+  (void) state;
+  set_up (&s);
+  wait_for_watch (&s, 2);
+  expect (&s.mirror, "begin@0 +a@1 end@10 begin@0 +b@11 end@11 ");
+  tear_down (&s);
+}
+
+static void
+a_list_that_does_not_fit_is_taken_anew (void **state)
+{
+  struct scene s = { .fake.lists = { LIST ("30", "", OBJECT ("a", "21")), LIST ("10", "", OBJECT ("a", "1")),
+                                     LIST ("12", "", OBJECT ("a", "11")) },
+                     .fake.watches[0] = { .status = 410 } };
+
+  (void) state;
+  set_up (&s);
+  wait_for_watch (&s, 2);
+  expect (&s.mirror, "begin@0 +a@21 end@30 begin@0 +a@1 end@10 begin@0 +a@11 end@12 ");
+  assert_url (&s.fake, &s.fake.watch_urls, 1, "resourceVersion=12&", NULL);
+  tear_down (&s);
 }
 
 static void
@@ -578,6 +644,9 @@ main (void)
     cmocka_unit_test (a_watch_that_ends_goes_on_where_it_was),
     cmocka_unit_test (a_broken_watch_goes_on_where_it_was_and_says_so_meanwhile),
     cmocka_unit_test (a_version_too_old_leads_to_a_new_list),
+    cmocka_unit_test (a_version_that_is_refused_for_ever_leads_to_a_new_list),
+    cmocka_unit_test (a_watch_that_stays_silent_leads_to_a_new_list),
+    cmocka_unit_test (a_list_that_does_not_fit_is_taken_anew),
     cmocka_unit_test (a_continue_token_too_old_leads_to_a_whole_list),
     cmocka_unit_test (a_list_that_fails_begins_again),
     cmocka_unit_test (what_is_no_list_is_refused),

@@ -397,11 +397,12 @@ do_nothing (void *data)
   (void) data;
 }
 
-static void
+static bool
 do_nothing_at_the_end (void *data, uint64_t version)
 {
   (void) data;
   (void) version;
+  return true;
 }
 
 /* No request can be answered while somebody's callback holds up the transport thread; the lease must not wait for it.

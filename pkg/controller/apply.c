@@ -232,16 +232,28 @@ static const struct op_kind
   [RAY_OP_CREATE_POD] = { make_pod, done_pod },
 };
 
+static bool
+may_go_on (struct batch *b)
+{
+  bool may = controller_in_term (b->c, b->term);
+
+  b->applied->unfinished |= !may; /* should the lease turn out to be held still, this was not the end of it */
+  return may;
+}
+
 static int
 batch_make (void *data, size_t i, struct kube_request *request)
 {
   struct batch *b = data;
   const struct ray_op *op = &b->plan->ops[b->first + i];
+  int ret;
 
   /* Deletions come first in a stage and go on: they may be what makes room under a quota. */
-  if ((b->stop && op->kind == RAY_OP_CREATE_POD) || !controller_in_term (b->c, b->term))
+  if ((b->stop && op->kind == RAY_OP_CREATE_POD) || !may_go_on (b))
     return -ECANCELED;
-  return op_kinds[op->kind].make (b, op, request);
+  ret = op_kinds[op->kind].make (b, op, request);
+  request->fenced = true;
+  return ret;
 }
 
 static void
@@ -260,7 +272,7 @@ get_object (struct batch *b, const char *plural, const char *name, struct kube_r
   cleanup_free char *path = escaped_path ("/api/v1", b->cluster->namespace, plural, name);
   struct kube_request request = { .verb = KUBE_GET, .path = path };
 
-  kube_do (b->c->options.client, &request, response);
+  controller_request (b->c, &request, response);
 }
 
 /* Whether the pod that has the name is the very host we wanted to create: an earlier create of ours whose answer was
@@ -316,9 +328,9 @@ retry_under_other_name (struct batch *b, size_t i)
       cleanup_response struct kube_response response = { 0 };
 
       ray_op_rename (op, b->cluster, attempt);
-      if (!controller_in_term (b->c, b->term) || make_pod (b, op, &request) < 0)
+      if (!may_go_on (b) || make_pod (b, op, &request) < 0)
         return;
-      kube_do (b->c->options.client, &request, &response);
+      controller_request (b->c, &request, &response);
       free (request.path);
       free (request.body);
       b->taken[i] = false;

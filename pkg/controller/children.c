@@ -367,10 +367,13 @@ batch_make (void *data, size_t i, struct kube_request *request)
 {
   struct work *w = data;
   struct item *item = &w->items[w->asked[i]];
+  int ret;
 
-  if (!atomic_load (&w->c->active))
+  if (!controller_leads (w->c))
     return -ECANCELED;
-  return steps[item->step].make (w, item, request);
+  ret = steps[item->step].make (w, item, request);
+  request->fenced = true;
+  return ret;
 }
 
 static void
@@ -385,7 +388,7 @@ batch_done (void *data, size_t i, struct kube_response *response)
 static void
 converse (struct work *w)
 {
-  for (int round = 0; round < MAX_ROUNDS && atomic_load (&w->c->active); round++)
+  for (int round = 0; round < MAX_ROUNDS && controller_leads (w->c); round++)
     {
       size_t n = 0;
 
@@ -420,13 +423,14 @@ delete_one (struct work *w, enum ray_child_kind kind, const char *name, const ch
   struct kube_request request = { .verb = KUBE_DELETE, .path = path };
   bool ok;
 
-  if (!atomic_load (&w->c->active))
+  w->result->failed |= !controller_leads (w->c);
+  if (!controller_leads (w->c))
     return;
   json_set_str (options, "apiVersion", "v1");
   json_set_str (options, "kind", "DeleteOptions");
   json_set_str (json_obj (options, "preconditions"), "uid", uid);
   request.body = body = json_print (options);
-  kube_do (w->c->options.client, &request, &response);
+  controller_request (w->c, &request, &response);
   if (response.status == 404 || response.status == 409)
     return; /* gone already, or another object by now */
   ok = kube_ok (&response);

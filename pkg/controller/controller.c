@@ -10,7 +10,8 @@
 #define BACKOFF_CAP_MS 60000
 /* Events about pods and Services come in bursts; one pass serves those of this long. */
 #define BURST_DELAY_MS 20
-/* Nothing is decided from half a picture: until every first list is complete, keys wait this long. */
+/* Nothing is decided from half a picture: until every first list is complete, keys wait this long; and while it is open
+ * whether we lead. */
 #define UNSYNCED_DELAY_MS 10
 #define WORKER_STACK (512 * 1024)
 
@@ -65,7 +66,7 @@ controller_work (struct controller *c, const char *key)
 {
   if (!atomic_load (&c->active))
     ; /* controller_activate brings the key back */
-  else if (!controller_synced (c, NULL))
+  else if (!controller_leads (c) || !controller_synced (c, NULL))
     kube_queue_add_after (c->queue, key, UNSYNCED_DELAY_MS);
   else
     {
@@ -152,9 +153,24 @@ controller_activate (struct controller *c)
 }
 
 bool
-controller_in_term (struct controller *c, unsigned term)
+controller_leads (const struct controller *c)
 {
-  return atomic_load (&c->active) && atomic_load (&c->term) == term;
+  return atomic_load (&c->active) && !kube_client_fenced (c->options.client);
+}
+
+bool
+controller_in_term (const struct controller *c, unsigned term)
+{
+  return controller_leads (c) && atomic_load (&c->term) == term;
+}
+
+void
+controller_request (struct controller *c, const struct kube_request *request, struct kube_response *response)
+{
+  struct kube_request fenced = *request;
+
+  fenced.fenced = true;
+  kube_do (c->options.client, &fenced, response);
 }
 
 void

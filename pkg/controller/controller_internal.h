@@ -134,8 +134,11 @@ void controller_work (struct controller *c, const char *key);
 /* Hands the object of an API answer to the cache, through the source that watches its like. */
 void controller_observe (struct controller *c, enum cache_kind kind, const cJSON *object);
 void controller_observe_child (struct controller *c, enum ray_child_kind child, const cJSON *object);
-/* Whether what was begun in this term may still write. */
-bool controller_in_term (struct controller *c, unsigned term);
+/* kube_do for passes: nothing is sent without leading, however long the request waits for its turn. */
+void controller_request (struct controller *c, const struct kube_request *request, struct kube_response *response);
+/* Whether it may write: it is active, and the lease has not run out without anybody having said so yet. */
+bool controller_leads (const struct controller *c);
+bool controller_in_term (const struct controller *c, unsigned term); /* the same, for what was begun in this term */
 void controller_start_sources (struct controller *c);
 void controller_start_child_sources (struct controller *c); /* once; only who has a RayCluster needs them */
 void controller_stop_sources (struct controller *c);

@@ -108,7 +108,7 @@ write_status (struct pass *p, cJSON *patch)
   /* The uid guards against writing to a successor of the same name. */
   json_set_str (json_obj (patch, "metadata"), "uid", p->cluster.uid);
   request.body = body = json_print (patch);
-  kube_do (p->c->options.client, &request, &response);
+  controller_request (p->c, &request, &response);
   cache_set_status_time (p->c->cache, p->key, clock_mono_ms ());
   controller_count (p->c, &p->c->stats.status_writes, 1);
   p->status_written = kube_ok (&response);
@@ -136,9 +136,9 @@ update_status (struct pass *p)
       = ray_status_make (&p->cluster, &snapshot.observed, &p->c->options.plan, &p->problems, &p->applied.failure, now);
   p->ready = ray_status_ready (status);
   patch = ray_status_patch (&p->cluster, status, now);
-  if (patch == NULL || !atomic_load (&p->c->active))
+  if (patch == NULL)
     return;
-  p->status_late = last != 0 && clock_mono_ms () - last < STATUS_INTERVAL_MS;
+  p->status_late = !controller_leads (p->c) || (last != 0 && clock_mono_ms () - last < STATUS_INTERVAL_MS);
   if (!p->status_late)
     write_status (p, patch);
 }
@@ -198,7 +198,7 @@ settle_doubts (struct pass *p)
       if (pod == NULL)
         return true;
       request.path = path = xasprintf ("/api/v1/namespaces/%.*s/pods/%s", namespace, p->key, pod);
-      kube_do (p->c->options.client, &request, &response);
+      controller_request (p->c, &request, &response);
       if (kube_ok (&response))
         controller_observe (p->c, CACHE_POD, response.body);
       else if (response.status != 404)

@@ -7,13 +7,14 @@
 #include <stdio.h>
 #include <string.h>
 
+/* What failed because the lease was lost is no failure; and what failed otherwise the next leader finds out. */
 static void
 emit (struct controller *c, const struct ray_cluster *cluster, enum kube_event_type type, const char *reason,
       const char *action, const char *note)
 {
   struct kube_object_ref about = { "ray.io/v1", "RayCluster", cluster->namespace, cluster->name, cluster->uid };
 
-  if (c->options.events != NULL)
+  if (c->options.events != NULL && (type == KUBE_EVENT_NORMAL || controller_leads (c)))
     kube_event (c->options.events, &about, type, reason, action, note);
 }
 

@@ -47,7 +47,7 @@ write_finalizers (struct work *w, bool add)
     json_push_str (list, RAY_FINALIZER_REDIS);
   json_set_copy (into, "resourceVersion", json_get (meta, "resourceVersion"));
   request.body = body = json_print (patch);
-  kube_do (w->c->options.client, &request, &response);
+  controller_request (w->c, &request, &response);
   if (kube_ok (&response))
     {
       controller_observe (w->c, CACHE_CLUSTER, response.body);
@@ -87,7 +87,7 @@ look_at_job (struct work *w)
 
   ray_redis_cleanup_name (name, w->cluster);
   request.path = path = job_path (w, name);
-  kube_do (w->c->options.client, &request, &response);
+  controller_request (w->c, &request, &response);
   if (response.status != 404 && !kube_ok (&response))
     {
       report_event (w->c, w->cluster, KUBE_EVENT_WARNING, "FailedToCreateRedisCleanupJob", "Cleanup",
@@ -117,7 +117,7 @@ create_job (struct work *w)
   if (ray_build_redis_cleanup_job (&job, w->cluster, &w->c->options.ray, &err) == 0)
     {
       request.body = body = json_print (job);
-      kube_do (w->c->options.client, &request, &response);
+      controller_request (w->c, &request, &response);
       err = response.error;
     }
   if (kube_ok (&response))
@@ -166,7 +166,7 @@ teardown_run (struct controller *c, const struct ray_cluster *cluster, const str
   *requeue_ms = 0;
   if (t.step == RAY_TEARDOWN_NOTHING)
     return cluster->deleting;
-  for (int i = 0; i < MAX_STEPS && *requeue_ms == 0 && atomic_load (&c->active); i++, t = decide (&w))
+  for (int i = 0; i < MAX_STEPS && *requeue_ms == 0 && controller_leads (c); i++, t = decide (&w))
     switch (t.step)
       {
       case RAY_TEARDOWN_LOOK_AT_JOB:
@@ -190,5 +190,7 @@ teardown_run (struct controller *c, const struct ray_cluster *cluster, const str
       case RAY_TEARDOWN_NOTHING:
         return true;
       }
+  if (*requeue_ms == 0 && !controller_leads (c))
+    *requeue_ms = RETRY_MS;
   return true;
 }

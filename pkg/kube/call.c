@@ -80,6 +80,8 @@ end_call (struct kube_call *call)
   pthread_mutex_unlock (&client->done_lock);
 }
 
+static const char fence_reason[] = "it was called off: the lease is lost";
+
 static void
 give_up (struct kube_call *call, const char *why)
 {
@@ -150,6 +152,11 @@ pump (struct kube_client *client)
     {
       struct kube_call *call = client->line;
 
+      if (call->request->fenced && kube_client_fenced (client))
+        {
+          give_up (call, fence_reason);
+          continue;
+        }
       /* The analyzer does not know that only a list of one has no next. NOLINTNEXTLINE(clang-analyzer-core.*) */
       DL_DELETE (client->line, call);
       client->turn = call->turn;
@@ -249,6 +256,72 @@ on_call_done (struct transfer *x)
   pump (client);
 }
 
+/* ---- the end of many ---- */
+
+static bool
+is_fenced (const struct kube_call *call)
+{
+  return call->request->fenced;
+}
+
+static bool
+is_not_systems (const struct kube_call *call)
+{
+  return !(call->flags & KUBE_CALL_SYSTEM);
+}
+
+static void
+end_calls (struct kube_client *client, bool (*which) (const struct kube_call *call), const char *why)
+{
+  struct kube_call *call, *next;
+
+  /* Those in line first, or ending the others would send them. */
+  DL_FOREACH_SAFE (client->line, call, next)
+    if (which (call))
+      give_up (call, why);
+  DL_FOREACH_SAFE (client->busy, call, next)
+    if (which (call))
+      give_up (call, why);
+  pump (client);
+}
+
+void
+kube_calls_end_all (struct kube_client *client)
+{
+  end_calls (client, is_not_systems, "the client is shut down");
+}
+
+static bool
+has_fenced (const struct kube_call *list)
+{
+  const struct kube_call *call;
+
+  DL_FOREACH (list, call)
+    if (is_fenced (call))
+      return true;
+  return false;
+}
+
+/* The fence falls by the clock alone: nobody may be there to say so in time. */
+static void
+on_fence_timer (struct timer *timer)
+{
+  kube_calls_mind_fence (container_of (timer, struct kube_client, fence_timer));
+}
+
+void
+kube_calls_mind_fence (void *data)
+{
+  struct kube_client *client = data;
+  int64_t until = atomic_load (&client->fence_ms);
+
+  client->fence_timer.fire = on_fence_timer;
+  if (kube_client_fenced (client))
+    end_calls (client, is_fenced, fence_reason);
+  else if (until < INT64_MAX && (has_fenced (client->line) || has_fenced (client->busy)))
+    transport_timer (client->transport, &client->fence_timer, until - clock_mono_ms ());
+}
+
 static bool
 is_refused (const struct kube_call *call)
 {
@@ -259,29 +332,18 @@ static void
 on_call_begin (struct task *task)
 {
   struct kube_call *call = container_of (task, struct kube_call, task);
+  struct kube_client *client = call->client;
+  bool fenced = is_fenced (call);
 
-  if (!is_refused (call))
+  if (is_refused (call))
     {
-      line_up (call);
+      DL_APPEND (client->line, call);
+      give_up (call, "the client is shut down");
       return;
     }
-  DL_APPEND (call->client->line, call);
-  give_up (call, "the client is shut down");
-}
-
-void
-kube_calls_end_all (struct kube_client *client, const char *why, unsigned except_flags)
-{
-  struct kube_call *call, *next;
-
-  /* Those in line first, or ending the others would send them. */
-  DL_FOREACH_SAFE (client->line, call, next)
-    if (!(call->flags & except_flags))
-      give_up (call, why);
-  DL_FOREACH_SAFE (client->busy, call, next)
-    if (!(call->flags & except_flags))
-      give_up (call, why);
-  pump (client);
+  line_up (call); /* it may be done already, and gone */
+  if (fenced && !client->fence_timer.armed)
+    kube_calls_mind_fence (client);
 }
 
 /* ---- the callers' side ---- */

@@ -29,6 +29,7 @@ kube_client_new (struct kube_client **out, const struct kube_config *config, con
   int ret;
 
   client->max_in_flight = in_flight;
+  atomic_store (&client->fence_ms, INT64_MAX);
   client->qps = options->qps;
   client->burst = options->burst >= 1 ? options->burst : 1;
   client->tokens = client->burst;
@@ -48,8 +49,7 @@ kube_client_new (struct kube_client **out, const struct kube_config *config, con
 static void
 end_all_for_shutdown (struct task *task)
 {
-  kube_calls_end_all (container_of (task, struct kube_client, shutdown_task), "the client is shut down",
-                      KUBE_CALL_SYSTEM);
+  kube_calls_end_all (container_of (task, struct kube_client, shutdown_task));
 }
 
 void
@@ -61,16 +61,19 @@ kube_client_shutdown (struct kube_client *client)
   transport_post (client->transport, &client->shutdown_task);
 }
 
-static void
-end_all_for_abort (void *data)
+void
+kube_client_fence (struct kube_client *client, int64_t until_ms)
 {
-  kube_calls_end_all (data, "it was called off", KUBE_CALL_SYSTEM);
+  int64_t before = atomic_exchange (&client->fence_ms, until_ms);
+
+  if (until_ms < before || kube_client_fenced (client))
+    transport_run (client->transport, kube_calls_mind_fence, client);
 }
 
-void
-kube_client_abort (struct kube_client *client)
+bool
+kube_client_fenced (const struct kube_client *client)
 {
-  transport_run (client->transport, end_all_for_abort, client);
+  return clock_mono_ms () >= atomic_load (&client->fence_ms);
 }
 
 void

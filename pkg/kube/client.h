@@ -44,6 +44,7 @@ struct kube_request
   char *body;         /* NULL for none. Owned by the caller */
   int64_t timeout_ms; /* of the whole call, retries and waiting for its turn included; 0: 60 s. An attempt gets 30 s at
                          most */
+  bool fenced;        /* only for the holder of the lease: see kube_client_fence */
 };
 
 struct kube_client_options
@@ -66,10 +67,13 @@ void kube_client_free (struct kube_client *client);
 /* Makes every running and later kube_do and kube_batch return at once with status 0: the way to unblock workers at
  * shutdown. The lease can still be given back and events flushed after it. */
 void kube_client_shutdown (struct kube_client *client);
-/* Makes every kube_do that runs now, and every request of a batch on its way, return at once with status 0, and sends
- * none of them again; later ones are sent as usual, those of a running batch too unless its `make` ends it. For the
- * loss of leadership. Waits until it is so; not from informer callbacks. */
-void kube_client_abort (struct kube_client *client);
+/* Until when (monotonic ms) requests marked `fenced` may be sent; INT64_MAX, as at the start: always. Those that are in
+ * line or on their way then return with status 0, later ones do so at once. kube/lease.h keeps it. It holds whatever
+ * the threads that send and wait do: a process that was stopped for longer than its lease lasts sends nothing on it
+ * when it goes on, except what was in the socket by then. With a moment that has passed the call returns when those
+ * requests have ended; not from informer callbacks. */
+void kube_client_fence (struct kube_client *client, int64_t until_ms);
+bool kube_client_fenced (const struct kube_client *client); /* the moment has passed */
 
 /* Sends one request and waits. Retries inside the call, bounded, with Retry-After honoured (30 s at most) and jittered
  * backoff: 429 and 503 for every verb, up to 12 attempts; connection failures and 500/502/504, up to 4 attempts, only

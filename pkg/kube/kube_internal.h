@@ -178,7 +178,8 @@ void kube_call_finish (struct kube_call *call, struct kube_response *response);
 /* kube_do with flags. */
 void kube_do_flags (struct kube_client *client, const struct kube_request *request, struct kube_response *response,
                     unsigned flags);
-void kube_calls_end_all (struct kube_client *client, const char *why, unsigned except_flags); /* [transport] */
+void kube_calls_end_all (struct kube_client *client); /* [transport] but the system's: the client is shut down */
+void kube_calls_mind_fence (void *client);            /* [transport] ends what is fenced, now or in time */
 
 /* A call that another thread may cut short: the lease and the events stop promptly that way. */
 struct kube_cancellable
@@ -214,6 +215,9 @@ struct kube_client
   double tokens;
   int64_t tokens_at_us;
   struct timer token_timer;
+  struct timer fence_timer; /* runs while a fenced call does */
+
+  atomic_int_least64_t fence_ms;
 
   atomic_uint_least64_t requests[KUBE_VERB_MAX][6];
   atomic_uint_least64_t retries, throttled, watch_starts, watch_errors;

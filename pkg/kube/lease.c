@@ -63,6 +63,7 @@ become_holder (struct kube_lease *lease, int64_t sent_ms)
   lease->renewed_ms = sent_ms;
   lease->held = true;
   atomic_store (&lease->held_until_ms, deadline_of (lease, sent_ms));
+  kube_client_fence (lease->client, deadline_of (lease, sent_ms));
   if (!new)
     return;
   log_info ("became the leader", LF_STR ("lease", lease->name), LF_STR ("identity", lease->identity));
@@ -82,6 +83,7 @@ cease_to_hold (void *data)
   log_warn ("no longer the leader", LF_STR ("lease", lease->name), LF_STR ("identity", lease->identity));
   if (lease->options.lost != NULL)
     lease->options.lost (lease->options.data);
+  kube_client_fence (lease->client, 0); /* after it: ending them takes the transport, which may be stuck */
 }
 
 /* ---- requests ---- */
@@ -273,6 +275,7 @@ release (struct kube_lease *lease)
   lease->options.renew_deadline_ms = RELEASE_BOUND_MS; /* a request takes half of it at most */
   lease->held = false;
   atomic_store (&lease->held_until_ms, 0);
+  kube_client_fence (lease->client, 0);
   kube_cancellable_reset (&lease->cancellable);
   if (!fetch (lease) || lease->object == NULL || strcmp (holder_of (lease->object), lease->identity) != 0)
     return;
@@ -339,6 +342,7 @@ kube_lease_start (struct kube_client *client, const struct kube_lease_options *o
   pthread_mutex_init (&lease->lock, NULL);
   kube_cond_init (&lease->wake);
   kube_cancellable_init (&lease->cancellable);
+  kube_client_fence (client, 0);
   kube_thread_start (&lease->thread, lease_thread, lease, "kube-lease");
   return lease;
 }

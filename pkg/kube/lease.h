@@ -1,4 +1,5 @@
-/* lease.h - leader election by a coordination.k8s.io/v1 Lease, compatible with client-go's. Runs its own thread. */
+/* lease.h - leader election by a coordination.k8s.io/v1 Lease, compatible with client-go's. Runs its own thread. From
+ * its start on the client's requests that are `fenced` (kube/client.h) are only sent while the lease is held. */
 #ifndef KUBE_LEASE_H
 #define KUBE_LEASE_H
 
@@ -10,7 +11,7 @@ struct kube_lease_options
   /* Defaults when 0: 15000, 10000, 2000. retry < renew_deadline < duration must hold; others are pulled into line, with
    * a warning in the log. The Lease carries whole seconds. */
   int64_t duration_ms, renew_deadline_ms, retry_ms;
-  /* Called from the lease thread. After `lost` no reconcile write may be sent: it is called no later than
+  /* Called from the lease thread. After `lost` nothing may be begun any more: it is called no later than
    * renew_deadline after the last successful renewal was sent, by the monotonic clock, even when the API server does
    * not answer. Both must be quick: no renewal is sent while they run. */
   void (*acquired) (void *data);

@@ -42,9 +42,6 @@ set_leader (struct manager *m, bool leader)
     controller_deactivate (m->controller);
   m->leader = leader && !m->stopping;
   pthread_mutex_unlock (&m->leader_lock);
-  /* What a pass has on the wire ends now: another may lead already (design §5). */
-  if (!leader)
-    kube_client_abort (m->client);
 }
 
 static void

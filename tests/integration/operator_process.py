@@ -1,5 +1,6 @@
 """The operator under test, as a process on loopback ports."""
 
+import contextlib
 import ctypes
 import http.client
 import os
@@ -203,6 +204,15 @@ class Operator:
                 # The whole session: a wrapper may have the operator as its child.
                 os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
+
+    @contextlib.contextmanager
+    def frozen(self):
+        """Meanwhile every thread of it stands still; its connections stay."""
+        os.killpg(self.process.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.killpg(self.process.pid, signal.SIGCONT)
 
     def restart(self, timeout=20.0):
         """Ends it by SIGTERM if it runs, and starts it again on the same ports with the same log."""

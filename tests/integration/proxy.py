@@ -19,8 +19,10 @@ class Proxy:
         self._listener = None
         self._pairs = set()
         self._lock = threading.Lock()
+        self._flows = threading.Event()
 
     def open(self):
+        self._flows.set()
         self._listener = socket.create_server(("127.0.0.1", self.port))
         threading.Thread(target=self._accept, args=(self._listener,), daemon=True).start()
 
@@ -35,6 +37,11 @@ class Proxy:
             pairs, self._pairs = self._pairs, set()
         for ends in pairs:
             _cut(ends)
+        self._flows.set()
+
+    def stall(self):
+        """Connections stay and new ones are taken, but nothing passes any more, until close()."""
+        self._flows.clear()
 
     def _accept(self, listener):
         while True:
@@ -59,6 +66,7 @@ class Proxy:
             selector.register(ends[1], selectors.EVENT_READ, ends[0])
             while True:
                 for key, _ in selector.select():
+                    self._flows.wait()
                     data = key.fileobj.recv(65536)
                     if not data:
                         raise OSError

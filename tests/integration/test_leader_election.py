@@ -1,5 +1,7 @@
 """Several operators, one of which reconciles: the one that holds the Lease. All answer admission requests."""
 
+import contextlib
+
 import pytest
 
 from cluster import wait_until
@@ -8,13 +10,14 @@ from ray_cluster import RayCluster, raycluster, tpu_group, watch_pods
 
 LEASE = "the-lease"
 LEADER = "ray_tpu_operator_leader"
+IN_FLIGHT = "ray_tpu_operator_api_in_flight"
 
 
 @pytest.fixture
 def start(cluster, namespace, start_operator):
     """Starts an operator with a Lease in the test's namespace that others may take after two seconds.
 
-    start(through) reaches the API server through that ProxiedCluster.
+    start(through, *flags) reaches the API server through that ProxiedCluster.
     """
     flags = [
         f"--leader-elect-resource-name={LEASE}",
@@ -24,8 +27,8 @@ def start(cluster, namespace, start_operator):
         "--leader-elect-retry-period=200ms",
     ]
 
-    def go(through=cluster, **options):
-        return start_operator(through, *flags, leader_elect=True, watch_namespaces=[namespace], **options)
+    def go(through=cluster, *more, **options):
+        return start_operator(through, *flags, *more, leader_elect=True, watch_namespaces=[namespace], **options)
 
     return go
 
@@ -106,3 +109,44 @@ def test_a_leader_that_loses_the_api_server_stops_reconciling(cluster, namespace
         ray.wait_pods(workers=4)
         wait_until(first.ready, "the first is back, as the second", timeout=60)
         assert not leads(first) and leads(second)
+
+
+def test_a_leader_frozen_past_its_lease_writes_nothing_when_it_goes_on(cluster, namespace, start):
+    # Slowly, so that it is interrupted while it has Pods to make.
+    first = start(cluster, "--kube-api-qps=5", "--kube-api-burst=4", webhook=False)
+    wait_until(lambda: leads(first), "the first leads")
+    second = start(webhook=False)
+    ray = RayCluster.create(cluster, namespace, raycluster("ray", tpu_group("v6e", "8x8", 16)))
+    wait_until(lambda: len(ray.workers()) >= 3, "some workers")
+    with contextlib.ExitStack() as watching:
+        with first.frozen():
+            ray.wait_pods(workers=16)
+            assert leads(second)
+            ray.scale(0)
+            ray.wait_pods(workers=0)
+            watch = watching.enter_context(cluster.watch("pods", namespace))
+        wait_until(lambda: "no longer the leader" in first.log(), "the first notices")
+        # What the first had sent by now would be there before what the second makes next.
+        RayCluster.create(cluster, namespace, raycluster("other", tpu_group())).wait_pods(workers=4)
+        added = [p["metadata"]["name"] for kind, p in watch.history() if kind == "ADDED"]
+    assert [name for name in added if not name.startswith("other-")] == []
+    assert first.metric("ray_tpu_operator_api_requests_total", verb="create", code="4xx") == 0
+    assert leads(second) and not leads(first)
+
+
+def test_what_hangs_when_the_lease_is_lost_is_cut(cluster, namespace, start, tmp_path):
+    proxied = ProxiedCluster(cluster, tmp_path)
+    proxied.proxy.open()
+    first = start(proxied, "--kube-api-qps=20", "--kube-api-burst=4", webhook=False)
+    wait_until(lambda: leads(first), "the first leads")
+    second = start(webhook=False)
+    ray = RayCluster.create(cluster, namespace, raycluster("ray", tpu_group("v6e", "16x16", 64)))
+    wait_until(lambda: len(ray.workers()) >= 8, "some workers")
+    proxied.proxy.stall()
+    wait_until(lambda: first.metric(IN_FLIGHT) >= 5, "creations hang", interval=0.01)
+    wait_until(lambda: not leads(first), "the first steps down by itself")
+    # The lease and the events may still try, one request each.
+    wait_until(lambda: first.metric(IN_FLIGHT) <= 2, "creations are cut, although nothing has moved")
+    ray.wait_pods(workers=64)
+    assert leads(second) and not leads(first)
+    proxied.proxy.close()

@@ -36,7 +36,7 @@ void operator_deactivate (struct operator* op)
   sim_trace ("op%d leads no more", op->number);
   op->active = false;
   controller_deactivate (op->controller);
-  calls_cut_off (op); /* kube_client_abort */
+  calls_cut_off (op); /* kube_client_fence */
 }
 
 void operator_crash (struct operator* op)

@@ -402,7 +402,7 @@ a_rotated_token_is_read_again_after_401 (void **state)
   unlink (path);
 }
 
-/* ---- shutdown and abort ---- */
+/* ---- shutdown and the fence ---- */
 
 struct caller
 {
@@ -416,6 +416,7 @@ call_once (void *data)
   struct caller *caller = data;
   struct kube_request request = request_of (KUBE_GET, NULL);
 
+  request.fenced = true;
   kube_do (caller->client, &request, &caller->response);
   return NULL;
 }
@@ -457,7 +458,7 @@ calls_under_way (struct kube_client *client)
 
 /* Starts a call that hangs, one that backs off, and two of which one waits for its turn; then ends them all. */
 static void
-end_stuck_calls (void (*end) (struct kube_client *client), bool tls, const char *says, int status_after)
+end_stuck_calls (void (*end) (struct kube_client *client), bool tls, const char *says, bool fenced, int status_after)
 {
   struct kube_client_options options = { .max_in_flight = 2 };
   struct kube_request request = request_of (KUBE_GET, NULL);
@@ -485,9 +486,11 @@ end_stuck_calls (void (*end) (struct kube_client *client), bool tls, const char 
       kube_response_free (&callers[i].response);
     }
   fake.count = 0;
+  request.fenced = fenced;
   kube_do (client, &request, &after);
   assert_int_equal (after.status, status_after);
   kube_response_free (&after);
+  request.fenced = false;
   kube_do_flags (client, &request, &after, KUBE_CALL_SYSTEM); /* the lease is given back this way */
   assert_int_equal (after.status, 200);
   kube_client_free (client);
@@ -498,14 +501,51 @@ static void
 shutdown_ends_every_call_and_refuses_later_ones (void **state)
 {
   (void) state;
-  end_stuck_calls (kube_client_shutdown, true, "shut down", 0);
+  end_stuck_calls (kube_client_shutdown, true, "shut down", false, 0);
 }
 
 static void
-abort_ends_every_call_but_lets_later_ones_through (void **state)
+fall_now (struct kube_client *client)
 {
+  kube_client_fence (client, 0);
+}
+
+/* By the clock, with nobody to say that it is time. */
+static void
+fall_soon (struct kube_client *client)
+{
+  kube_client_fence (client, clock_mono_ms () + 100);
+}
+
+/* What runs for later than the moment it was begun under is not cut at that moment. */
+static void
+be_moved_on_and_fall (struct kube_client *client)
+{
+  int64_t moment = clock_mono_ms () + 50;
+
+  kube_client_fence (client, moment);
+  kube_client_fence (client, moment + 60000);
+  while (clock_mono_ms () < moment + 50)
+    clock_sleep_ms (5);
+  assert_false (kube_client_fenced (client));
+  assert_int_equal (calls_under_way (client), ARRAY_LEN (stuck));
+  kube_client_fence (client, 0);
+}
+
+static void
+the_fence_ends_calls_that_need_the_lease_and_refuses_later_ones (void **state)
+{
+  static const struct
+  {
+    void (*fall) (struct kube_client *client);
+  } cases[] = { { fall_now }, { fall_soon }, { be_moved_on_and_fall } };
+
   (void) state;
-  end_stuck_calls (kube_client_abort, false, "called off", 200);
+  for (size_t i = 0; i < ARRAY_LEN (cases); i++)
+    {
+      end_stuck_calls (cases[i].fall, false, "the lease is lost", true, 0);
+      end_stuck_calls (cases[i].fall, false, "the lease is lost", false, 200);
+    }
 }
 
 /* ---- batches ---- */
@@ -783,7 +823,7 @@ main (void)
     cmocka_unit_test (the_server_must_be_who_it_claims_to_be),
     cmocka_unit_test (a_rotated_token_is_read_again_after_401),
     cmocka_unit_test (shutdown_ends_every_call_and_refuses_later_ones),
-    cmocka_unit_test (abort_ends_every_call_but_lets_later_ones_through),
+    cmocka_unit_test (the_fence_ends_calls_that_need_the_lease_and_refuses_later_ones),
     cmocka_unit_test (a_batch_sends_all_in_order_within_its_window),
     cmocka_unit_test (a_batch_ends_when_make_says_so),
     cmocka_unit_test (shutdown_ends_a_batch),

@@ -221,6 +221,7 @@ a_missing_lease_is_made_renewed_and_given_back (void **state)
   lease = start (&s, &s.owner, "one", 10000);
   wait_for (kube_lease_held (lease));
   wait_for (atomic_load (&s.owner.acquired) == 1);
+  assert_false (kube_client_fenced (s.client));
   assert_spec (&s, "holderIdentity", "one");
   assert_int_equal (spec_number (&s, "leaseDurationSeconds"), 20);
   assert_int_equal (spec_number (&s, "leaseTransitions"), 0);
@@ -322,6 +323,7 @@ a_lease_that_another_took_is_lost (void **state)
   pthread_mutex_unlock (&s.fake.lock);
   wait_for (atomic_load (&s.owner.lost) == 1);
   assert_false (kube_lease_held (lease));
+  wait_for (kube_client_fenced (s.client));
   kube_lease_stop (lease);
   assert_spec (&s, "holderIdentity", "two"); /* not ours to give back */
   tear_down (&s);

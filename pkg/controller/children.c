@@ -35,8 +35,9 @@ struct item
   char *id; /* "plural/name" */
   struct cache_memo memo;
   enum step step;
-  char *patch; /* to be sent. Owned */
-  bool absent; /* it is known not to be there, or not as pods need it */
+  char *patch;   /* to be sent. Owned */
+  bool absent;   /* it is known not to be there, or not as pods need it */
+  bool believed; /* there is reason to believe it is there: to fail in a look at it changes nothing */
 };
 
 struct work
@@ -86,7 +87,7 @@ fail (struct work *w, struct item *item, const char *what, const char *action, c
   r->failure = (struct ray_failure){ item->type->failure, r->failure_text };
 }
 
-/* A live object of ours that cannot be written although it is there: pods do not wait for that. */
+/* An object that cannot be read or written although it is there: pods do not wait for that. */
 static void
 fail_repair (struct work *w, struct item *item, const char *message)
 {
@@ -186,11 +187,14 @@ is_watched (const struct ray_child *child)
 
 /* Time decides; and what a cluster that has a status had before is rather read than made. */
 static enum step
-first_step_unwatched (const struct work *w, const struct item *item, bool known)
+first_step_unwatched (const struct work *w, struct item *item, bool known)
 {
+  bool had = json_get (w->cluster->object, "status") != NULL;
+
+  item->believed = known || (had && !item->child->external);
   if (known && item->memo.hash == item->child->hash && clock_mono_ms () - item->memo.checked_ms < RECHECK_MS)
     return STEP_DONE;
-  return known || item->child->external || json_get (w->cluster->object, "status") != NULL ? STEP_GET : STEP_CREATE;
+  return known || item->child->external || had ? STEP_GET : STEP_CREATE;
 }
 
 static enum step
@@ -209,6 +213,7 @@ first_step (struct work *w, struct item *item)
       item->absent = true; /* its end wakes the cluster */
       return STEP_DONE;
     }
+  item->believed = true;
   if (known && item->memo.version == seen.version && item->memo.hash == item->child->hash)
     return STEP_DONE;
   if (wait <= 0 || item->memo.hash != item->child->hash)
@@ -312,6 +317,8 @@ done_get (struct work *w, struct item *item, struct kube_response *response)
     fail_missing (w, item);
   else if (response->status == 404)
     item->step = STEP_CREATE;
+  else if (!kube_ok (response) && item->believed)
+    fail_repair (w, item, response->error.message);
   else if (!kube_ok (response))
     fail (w, item, "FailedToCreate", "Create", response->error.message);
   else if (item->child->external)

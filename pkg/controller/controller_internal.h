@@ -119,8 +119,9 @@ struct controller
   pthread_t *threads;
   int nthreads;
   atomic_bool children_watched;
-  atomic_bool active; /* leader, and not stopping */
-  atomic_uint term;   /* counts the times it became active: what was begun in an earlier one is not gone on with */
+  atomic_int_least64_t children_since_ms; /* monotonic; 0: not yet */
+  atomic_bool active;                     /* leader, and not stopping */
+  atomic_uint term; /* counts the times it became active: what was begun in an earlier one is not gone on with */
 
   pthread_mutex_t stats_lock;
   struct controller_stats stats;
@@ -141,6 +142,8 @@ bool controller_leads (const struct controller *c);
 bool controller_in_term (const struct controller *c, unsigned term); /* the same, for what was begun in this term */
 void controller_start_sources (struct controller *c);
 void controller_start_child_sources (struct controller *c); /* once; only who has a RayCluster needs them */
+/* Whether they have listed what exists, or there is no use in waiting for that. */
+bool controller_children_known (const struct controller *c);
 void controller_stop_sources (struct controller *c);
 bool controller_sources_synced (const struct controller *c, struct error *why);
 void controller_count (struct controller *c, uint64_t *counter, uint64_t n);

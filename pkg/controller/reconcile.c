@@ -3,6 +3,7 @@
 #include "controller/controller_internal.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Two status writes of one cluster are at least this far apart: pods that turn ready one by one are told of together.
@@ -12,6 +13,8 @@
  * that is, as seldom as KubeRay's unconditional resync. */
 #define RESYNC_PROVISIONING_MS 30000
 #define RESYNC_READY_MS 300000
+/* Owned objects that an earlier process made are known as soon as they are listed. */
+#define CHILDREN_DELAY_MS 10
 /* After a conflict the watch needs a moment to bring the newer picture. */
 #define CONFLICT_DELAY_MS 50
 
@@ -26,6 +29,8 @@ struct pass
   struct ray_plan plan;
   struct children_result children;
   struct applied applied;
+  struct ray_failure failure; /* of both */
+  char failure_text[2 * sizeof (((struct applied *) NULL)->failure_text)];
   bool in_doubt; /* about what exists: nothing was planned */
   bool status_failed, status_late, status_written;
   bool ready;
@@ -84,16 +89,29 @@ tell_warnings (struct pass *p)
   report_warnings (p->c, &p->cluster, &warnings);
 }
 
+/* What the condition says: pods may fail for a reason of their own while something else they do not wait for does. */
+static void
+note_failure (struct pass *p)
+{
+  const struct ray_failure *pods = &p->applied.failure, *children = &p->children.failure;
+
+  p->failure = pods->reason != NULL ? *pods : *children;
+  if (pods->reason == NULL || children->reason == NULL)
+    return;
+  snprintf (p->failure_text, sizeof (p->failure_text), "%s; %s", pods->message, children->message);
+  p->failure.message = p->failure_text;
+}
+
 static void
 plan_and_apply (struct pass *p, const struct cache_snapshot *snapshot)
 {
   children_apply (p->c, &p->cluster, snapshot, &p->children);
-  p->applied.failure = p->children.failure;
   ray_plan_make (&p->plan, &p->cluster, &snapshot->observed, &p->c->options.plan, clock_wall_ms ());
   if (p->children.gate != RAY_GATE_NONE)
     ray_plan_hold (&p->plan, p->children.gate == RAY_GATE_PODS);
   apply_plan (p->c, &p->cluster, &p->plan, p->term, failed_before (&p->cluster), &p->applied);
   report_applied (p->c, &p->cluster, &p->plan, &p->applied);
+  note_failure (p);
 }
 
 static void
@@ -132,8 +150,7 @@ update_status (struct pass *p)
 
   if (observe (p, &snapshot) < 0 || !is_ours (&p->cluster) || p->cluster.generation != judged)
     return; /* another spec came meanwhile: the pass that it has called for will judge it */
-  status
-      = ray_status_make (&p->cluster, &snapshot.observed, &p->c->options.plan, &p->problems, &p->applied.failure, now);
+  status = ray_status_make (&p->cluster, &snapshot.observed, &p->c->options.plan, &p->problems, &p->failure, now);
   p->ready = ray_status_ready (status);
   patch = ray_status_patch (&p->cluster, status, now);
   if (patch == NULL)
@@ -156,7 +173,7 @@ static enum controller_result
 schedule (struct pass *p)
 {
   struct kube_queue *queue = p->c->queue;
-  bool failed = p->applied.failure.reason != NULL || p->status_failed || p->children.failed || p->in_doubt;
+  bool failed = p->failure.reason != NULL || p->status_failed || p->children.failed || p->in_doubt;
 
   /* An old picture is soon mended by the watch; should that be down, the backoff keeps us from asking for ever. */
   if (failed || p->applied.conflict)
@@ -227,6 +244,12 @@ run (struct pass *p)
     {
       kube_queue_forget (p->c->queue, p->key);
       return ret == -EINVAL ? CONTROLLER_INVALID : CONTROLLER_OK;
+    }
+  if (json_get (p->cluster.object, "status") != NULL && !controller_children_known (p->c))
+    {
+      p->ended = true;
+      kube_queue_add_after (p->c->queue, p->key, CHILDREN_DELAY_MS);
+      return CONTROLLER_REQUEUED;
     }
   ray_validate (&p->cluster, &p->c->options.ray, &p->problems);
   p->in_doubt = !settled;

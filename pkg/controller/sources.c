@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define CHILDREN_PATIENCE_MS 5000
+
 struct watch
 {
   enum cache_kind kind;
@@ -29,9 +31,10 @@ static const struct watch watches[] = {
   { CACHE_SERVICE, "headless-services", "/api/v1", "services", RAY_LABEL_HEADLESS, 1 },
 };
 
-/* Watched too, but nothing waits for their lists: an API group may be absent or not granted, and an object that exists
- * although it has not been seen yet is found when its creation is refused. Secrets are not watched: what they say is
- * nobody's business, and a look at the resync is enough for them. */
+/* Watched too, but their lists are waited for a little only, lest each of them is asked for after a restart: an API
+ * group may be absent or not granted, and an object that exists although it has not been seen yet is found when its
+ * creation is refused. Secrets are not watched: what they say is nobody's business, and a look at the resync is enough
+ * for them. */
 static const enum ray_child_kind watched_children[] = {
   RAY_CHILD_SERVICE_ACCOUNT, RAY_CHILD_ROLE, RAY_CHILD_ROLE_BINDING,
   RAY_CHILD_INGRESS,         RAY_CHILD_PVC,  RAY_CHILD_NETWORK_POLICY,
@@ -150,6 +153,20 @@ controller_start_child_sources (struct controller *c)
   for (size_t i = 0; i < c->nsources; i++)
     if (c->sources[i].cache_source.kind == CACHE_CHILD)
       start_source (&c->sources[i]);
+  atomic_store (&c->children_since_ms, clock_mono_ms ());
+}
+
+bool
+controller_children_known (const struct controller *c)
+{
+  int64_t since = atomic_load (&c->children_since_ms);
+  bool tried = since != 0;
+
+  if (since != 0 && clock_mono_ms () - since >= CHILDREN_PATIENCE_MS)
+    return true;
+  for (size_t i = 0; i < c->nsources && tried; i++)
+    tried = c->sources[i].cache_source.kind != CACHE_CHILD || kube_informer_tried (c->sources[i].informer);
+  return tried;
 }
 
 void

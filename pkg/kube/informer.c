@@ -60,7 +60,7 @@ struct kube_informer
   bool watch_moved; /* this watch has brought something */
   bool taken_anew;  /* the list is the second in a row: the first did not fit what the owner knew */
 
-  atomic_bool synced;
+  atomic_bool synced, tried;
   pthread_mutex_t lock; /* guards trouble */
   struct error trouble;
 };
@@ -254,6 +254,7 @@ end_list (struct kube_informer *inf)
     }
   inf->taken_anew = false;
   atomic_store (&inf->synced, true);
+  atomic_store (&inf->tried, true);
   set_trouble (inf, "");
   start_watch (inf);
 }
@@ -274,6 +275,7 @@ on_list_done (struct transfer *x)
   else if (!complete)
     {
       set_text (&inf->next_page, NULL);
+      atomic_store (&inf->tried, true);
       retry_later (inf, PHASE_LIST, err.message);
     }
   else if (inf->next_page != NULL)
@@ -518,6 +520,12 @@ bool
 kube_informer_synced (const struct kube_informer *inf)
 {
   return atomic_load (&inf->synced);
+}
+
+bool
+kube_informer_tried (const struct kube_informer *inf)
+{
+  return atomic_load (&inf->tried);
 }
 
 void

@@ -43,6 +43,7 @@ struct kube_informer *kube_informer_start (struct kube_client *client, const str
 /* No callback runs after it returns; frees it. From any thread but the transport's. NULL is fine. */
 void kube_informer_stop (struct kube_informer *informer);
 bool kube_informer_synced (const struct kube_informer *informer); /* the first list is complete */
+bool kube_informer_tried (const struct kube_informer *informer);  /* the first list has come to an end, good or bad */
 /* Why it is not synced or its watch is down, for readiness messages ("" when all is well). */
 void kube_informer_error (const struct kube_informer *informer, struct error *err);
 

@@ -1,6 +1,7 @@
 """What a RayCluster owns besides Pods: made, repaired, removed; and how a cluster with state in Redis ends."""
 
 import base64
+import contextlib
 
 import pytest
 import yaml
@@ -90,8 +91,10 @@ def test_everything_is_made_and_then_left_alone(cluster, namespace, controller):
         versions[kind, name] = meta["resourceVersion"]
     token = cluster.get_json("secret", "c", namespace)["data"]["auth_token"]
     assert len(base64.b64decode(base64.b64decode(token))) == 32
-    # A restart looks at each of them and writes none.
+    # A restart looks at each of them, does not ask for what it can see, and writes none.
     controller.restart()
+    wait_until(lambda: controller.metric("ray_tpu_operator_reconcile_total", result="success") >= 1, "a pass")
+    assert controller.metric("ray_tpu_operator_api_requests_total", verb="create", code="4xx") == 0
     cluster.patch("raycluster", "c", {"metadata": {"annotations": {"x": "y"}}}, namespace)
     wait_until(
         lambda: cluster.get_json("ingress", "c-head-ingress", namespace)["metadata"]["annotations"].get("x") == "y",
@@ -213,6 +216,24 @@ def test_a_missing_service_account_holds_the_head_alone(cluster, namespace, cont
     wait_until(lambda: len(cluster.get_json("pods", ns=namespace)) == 3, "the head")
 
 
+def test_what_the_head_waits_for_does_not_hide_that_workers_fail(cluster, namespace, controller):
+    quota = {"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": "q"}, "spec": {"hard": {"pods": "0"}}}
+    cluster.apply(quota, namespace)
+    wait_until(lambda: cluster.get_json("resourcequotas", "q", namespace).get("status", {}).get("hard"), "the quota")
+    manifest = yaml.safe_load(CLUSTER)
+    manifest["spec"]["headGroupSpec"]["template"]["spec"]["serviceAccountName"] = "mine"
+    cluster.apply(manifest, namespace)
+    wait_until(lambda: events(cluster, namespace, "AutoscalerServiceAccountNotFound"), "the event of the account")
+    wait_until(lambda: events(cluster, namespace, "FailedToCreateWorkerPod"), "the event of the workers")
+
+    def both():
+        failure = condition(cluster, namespace, "ReplicaFailure")
+        assert failure["reason"] == "FailedCreateWorkerPod"
+        return "exceeded quota" in failure["message"] and "does not exist" in failure["message"]
+
+    wait_until(both, "both in the condition")
+
+
 def test_recreate_replaces_all_pods_after_a_change(cluster, namespace, controller):
     manifest = yaml.safe_load(CLUSTER)
     manifest["spec"]["upgradeStrategy"] = {"type": "Recreate"}
@@ -288,13 +309,14 @@ def chart_rules():
     return next(d["rules"] for d in documents if d and d["kind"] == "ClusterRole")
 
 
-def test_the_charts_permissions_are_enough(cluster, namespace, start_operator, tmp_path):
-    """The operator as the service account that the chart makes, with nothing but the chart's rules."""
+@contextlib.contextmanager
+def service_account(cluster, namespace, rules, directory):
+    """A kubeconfig of a service account that these rules are granted to."""
     account, name = "operator", f"operator-{namespace}"
     cluster.create({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": account}}, namespace)
     cluster.apply(
         [
-            {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": chart_rules()},
+            {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": name}, "rules": rules},
             {
                 "apiVersion": "rbac.authorization.k8s.io/v1",
                 "kind": "ClusterRoleBinding",
@@ -308,8 +330,17 @@ def test_the_charts_permissions_are_enough(cluster, namespace, start_operator, t
         token = cluster.kubectl("create", "token", account, "-n", namespace).strip()
         config = yaml.safe_load(cluster.kubeconfig.read_text())
         config["users"] = [{"name": config["users"][0]["name"], "user": {"token": token}}]
-        path = tmp_path / "kubeconfig"
+        path = directory / "kubeconfig"
         path.write_text(yaml.safe_dump(config))
+        yield path
+    finally:
+        for kind in ("clusterrolebindings", "clusterroles"):
+            cluster.delete(kind, name)
+
+
+def test_the_charts_permissions_are_enough(cluster, namespace, start_operator, tmp_path):
+    """The operator as the service account that the chart makes, with nothing but the chart's rules."""
+    with service_account(cluster, namespace, chart_rules(), tmp_path) as path:
         operator = start_operator(cluster, f"--kubeconfig={path}", webhook=False, watch_namespaces=[namespace])
         cluster.apply(CLUSTER, namespace)
         made(cluster, namespace)
@@ -325,6 +356,25 @@ def test_the_charts_permissions_are_enough(cluster, namespace, start_operator, t
         cluster.delete("pods", cluster.get_json("pods", ns=namespace)[0]["metadata"]["name"], namespace, grace=0)
         wait_until(lambda: deleted(cluster, namespace), "the RayCluster is gone")
         assert "forbidden" not in operator.log()
-    finally:
-        for kind in ("clusterrolebindings", "clusterroles"):
-            cluster.delete(kind, name)
+
+
+def test_pods_do_not_wait_for_what_is_there_but_cannot_be_read(cluster, namespace, start_operator, tmp_path):
+    rules = chart_rules()
+    for rule in rules:
+        if "networkpolicies" in rule["resources"]:
+            rule["verbs"] = [verb for verb in rule["verbs"] if verb != "get"]
+    with service_account(cluster, namespace, rules, tmp_path) as path:
+        start_operator(cluster, f"--kubeconfig={path}", webhook=False, watch_namespaces=[namespace])
+        cluster.apply(CLUSTER, namespace)
+        made(cluster, namespace)
+        # From now on it is to be looked at, in vain.
+        cluster.patch("networkpolicy", "c-workers-g", {"metadata": {"annotations": {"x": "y"}}}, namespace)
+        wait_until(lambda: events(cluster, namespace, "FailedToUpdateNetworkPolicy"), "the event")
+        pod = cluster.get_json("pods", ns=namespace, selector="ray.io/node-type=worker")[0]["metadata"]
+
+        def replaced():
+            pods = cluster.get_json("pods", ns=namespace)
+            return len(pods) == 3 and pod["uid"] not in [p["metadata"]["uid"] for p in pods]
+
+        cluster.delete("pods", pod["name"], namespace, grace=0)
+        wait_until(replaced, "another slice")

@@ -76,6 +76,12 @@ kube_informer_synced (const struct kube_informer *inf)
   return inf->synced;
 }
 
+bool
+kube_informer_tried (const struct kube_informer *inf)
+{
+  return inf->synced;
+}
+
 void
 kube_informer_error (const struct kube_informer *inf, struct error *err)
 {

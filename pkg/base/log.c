@@ -11,6 +11,9 @@
 #include "base/clock.h"
 #include "base/text.h"
 
+#define TROUBLE_INTERVAL_MS 10000
+#define TROUBLE_INTERVAL_CAP_MS 600000
+
 static const char *const level_names[LOG_LEVEL_MAX] = { "debug", "info", "warn", "error" };
 static const char *const format_names[] = { "text", "json" };
 
@@ -105,4 +108,28 @@ log_write (enum log_level level, const char *message, const struct log_field *fi
         return; /* nobody to tell that standard error is gone */
       done += (size_t) n;
     }
+}
+
+enum log_level
+log_trouble_level (struct log_trouble *trouble, int64_t now_ms)
+{
+  if (!trouble->on)
+    *trouble = (struct log_trouble){ true, now_ms, now_ms, TROUBLE_INTERVAL_MS };
+  if (now_ms < trouble->next_ms)
+    return LOG_DEBUG;
+  trouble->next_ms = now_ms + trouble->interval_ms;
+  trouble->interval_ms *= 2;
+  if (trouble->interval_ms > TROUBLE_INTERVAL_CAP_MS)
+    trouble->interval_ms = TROUBLE_INTERVAL_CAP_MS;
+  return LOG_WARN;
+}
+
+bool
+log_trouble_over (struct log_trouble *trouble, int64_t now_ms, int64_t *lasted_ms)
+{
+  bool was_on = trouble->on;
+
+  *lasted_ms = was_on ? now_ms - trouble->since_ms : 0;
+  trouble->on = false;
+  return was_on;
 }

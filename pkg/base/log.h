@@ -41,8 +41,10 @@ struct log_field
 #define log_at(level, ...)                                                                                             \
   do                                                                                                                   \
     {                                                                                                                  \
-      if (log_enabled (level))                                                                                         \
-        log_at_ ((level), __VA_ARGS__, ((struct log_field){ .key = NULL }));                                           \
+      enum log_level level_of_line_ = (level);                                                                         \
+                                                                                                                       \
+      if (log_enabled (level_of_line_))                                                                                \
+        log_at_ (level_of_line_, __VA_ARGS__, ((struct log_field){ .key = NULL }));                                    \
     }                                                                                                                  \
   while (0)
 #define log_at_(level, message, ...) log_write ((level), (message), (const struct log_field[]){ __VA_ARGS__ })
@@ -56,6 +58,17 @@ log_nonnull (const char *text)
 void log_configure (enum log_level level, enum log_format format); /* default: info, text */
 bool log_enabled (enum log_level level);
 void log_write (enum log_level level, const char *message, const struct log_field *fields);
+
+/* A trouble that lasts, and that every try finds again: worth a warning when it begins and then at growing intervals, a
+ * debug line otherwise. {0}: there is none. Times are monotonic. */
+struct log_trouble
+{
+  bool on;
+  int64_t since_ms, next_ms, interval_ms;
+};
+enum log_level log_trouble_level (struct log_trouble *trouble, int64_t now_ms); /* it is there, or still there */
+/* It is over, or was not there: then false. *lasted_ms is how long it was there. */
+bool log_trouble_over (struct log_trouble *trouble, int64_t now_ms, int64_t *lasted_ms);
 
 /* "debug" | "info" | "warn" | "error"; "text" | "json". -1 when the name is none of them. */
 int log_level_parse (const char *name);

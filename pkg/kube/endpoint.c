@@ -113,7 +113,7 @@ endpoint_free (struct endpoint *e)
 void
 endpoint_refresh_token (struct endpoint *e, int64_t max_age_ms)
 {
-  int64_t now = clock_mono_ms ();
+  int64_t now = clock_mono_ms (), lasted_ms;
   struct buf text = { 0 };
   struct error err = { 0 };
   cleanup_free char *header = NULL;
@@ -122,9 +122,12 @@ endpoint_refresh_token (struct endpoint *e, int64_t max_age_ms)
     return;
   e->token_read_ms = now;
   if (text_read_file (e->config.token_file, TOKEN_LIMIT, &text, &err) < 0)
-    log_warn ("cannot read the service-account token, using the one read before", LF_STR ("error", err.message));
+    log_at (log_trouble_level (&e->token_trouble, now),
+            "cannot read the service-account token, using the one read before", LF_STR ("error", err.message));
   else
     header = xasprintf ("Authorization: Bearer %.*s", (int) strcspn (buf_text (&text), " \r\n"), buf_text (&text));
+  if (header != NULL && log_trouble_over (&e->token_trouble, now, &lasted_ms))
+    log_info ("the service-account token can be read again", LF_INT ("lasted_ms", lasted_ms));
   if (text.data != NULL)
     explicit_bzero (text.data, text.len);
   buf_free (&text);

@@ -51,6 +51,7 @@ struct kube_events
   struct series *table;
   struct series *waiting; /* first come, first served */
   struct series *quiet;   /* longest quiet first */
+  struct log_trouble trouble;
 };
 
 /* ---- series ---- */
@@ -278,6 +279,7 @@ prepare (struct series *s, struct writing *w)
 static void
 settle (struct kube_events *events, struct series *s, struct writing *w, const struct kube_response *response)
 {
+  int64_t lasted_ms;
   bool vanished = w->verb != KUBE_POST && response->status == 404; /* Events live an hour; somebody may delete them */
 
   s->writing = false;
@@ -293,10 +295,13 @@ settle (struct kube_events *events, struct series *s, struct writing *w, const s
           s->created_ms = s->written_ms;
         }
       s->count += w->occurrences;
+      if (log_trouble_over (&events->trouble, s->written_ms, &lasted_ms))
+        log_info ("events can be written again", LF_INT ("lasted_ms", lasted_ms));
     }
   else
     {
-      log_warn ("cannot write an event, dropping it", LF_STR ("error", response->error.message));
+      log_at (log_trouble_level (&events->trouble, s->written_ms), "cannot write an event, dropping it",
+              LF_STR ("error", response->error.message));
       atomic_fetch_add (&events->dropped, (uint64_t) w->occurrences);
     }
   DL_DELETE (events->waiting, s);

@@ -60,6 +60,8 @@ struct kube_informer
   bool watch_moved; /* this watch has brought something */
   bool taken_anew;  /* the list is the second in a row: the first did not fit what the owner knew */
 
+  struct log_trouble told;
+
   atomic_bool synced, tried;
   pthread_mutex_t lock; /* guards trouble */
   struct error trouble;
@@ -129,17 +131,18 @@ retry_later (struct kube_informer *inf, enum phase phase, const char *why)
   if (asked > delay)
     delay = asked < BACKOFF_CAP_MS ? asked : BACKOFF_CAP_MS;
   set_trouble (inf, why);
-  log_warn (inf->phase == PHASE_LIST ? "list failed, trying again" : "watch failed, trying again",
-            LF_STR ("resource", inf->name), LF_STR ("error", why), LF_INT ("delay_ms", delay));
+  log_at (log_trouble_level (&inf->told, clock_mono_ms ()),
+          inf->phase == PHASE_LIST ? "list failed, trying again" : "watch failed, trying again",
+          LF_STR ("resource", inf->name), LF_STR ("error", why), LF_INT ("delay_ms", delay));
   go_on (inf, phase, delay);
 }
 
 /* The watch cannot go on from the version we know. */
 static void
-list_again (struct kube_informer *inf, const char *why)
+list_again (struct kube_informer *inf, enum log_level level, const char *why)
 {
-  log_info ("listing again", LF_STR ("resource", inf->name), LF_STR ("version", log_nonnull (inf->version)),
-            LF_STR ("why", why));
+  log_at (level, "listing again", LF_STR ("resource", inf->name), LF_STR ("version", log_nonnull (inf->version)),
+          LF_STR ("why", why));
   inf->whole_list = inf->phase == PHASE_LIST; /* only a continue token can be too old for a list */
   set_text (&inf->next_page, NULL);
   go_on (inf, PHASE_LIST, inf->failures > 0 ? kube_backoff (BACKOFF_BASE_MS, BACKOFF_CAP_MS, inf->failures) : 0);
@@ -271,7 +274,7 @@ on_list_done (struct transfer *x)
     describe_end (inf, &err);
   end_transfer (inf);
   if (inf->gone)
-    list_again (inf, "the rest of the list has expired");
+    list_again (inf, LOG_INFO, "the rest of the list has expired");
   else if (!complete)
     {
       set_text (&inf->next_page, NULL);
@@ -388,10 +391,14 @@ static void
 on_watch_open (struct transfer *x)
 {
   struct kube_informer *inf = container_of (x, struct kube_informer, transfer);
+  int64_t lasted_ms;
 
   inf->watch_open = x->status == 200;
-  if (inf->watch_open)
-    set_trouble (inf, "");
+  if (!inf->watch_open)
+    return;
+  set_trouble (inf, "");
+  if (log_trouble_over (&inf->told, clock_mono_ms (), &lasted_ms))
+    log_info ("list and watch work again", LF_STR ("resource", inf->name), LF_INT ("lasted_ms", lasted_ms));
 }
 
 /* Whether the mirror must be made anew. Not for a server that is only too busy: a list is more work than a watch. */
@@ -422,9 +429,9 @@ on_watch_done (struct transfer *x)
   if (lasted >= BACKOFF_CAP_MS)
     inf->failures = 0;
   if (inf->gone)
-    list_again (inf, "the version is too old");
+    list_again (inf, LOG_INFO, "the version is too old");
   else if (!clean && is_hopeless (inf))
-    list_again (inf, err.message);
+    list_again (inf, log_trouble_level (&inf->told, clock_mono_ms ()), err.message);
   else if (!clean)
     retry_later (inf, PHASE_WATCH, err.message);
   else if (inf->watch_moved || lasted >= SHORT_WATCH_MS)

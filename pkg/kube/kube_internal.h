@@ -110,6 +110,7 @@ struct endpoint
   bool loopback;
   char *token_header; /* "Authorization: Bearer ..."; NULL without a token */
   int64_t token_read_ms;
+  struct log_trouble token_trouble;
   uint64_t token_generation;
 };
 int endpoint_init (struct endpoint *e, const struct kube_config *config, struct error *err);

@@ -32,6 +32,7 @@ struct kube_lease
   int64_t observed_ms;  /* when its spec was last seen to change */
   int64_t renewed_ms;   /* when the last renewal that succeeded was sent */
   bool held, no_answer; /* no_answer: the last request got none; try another connection */
+  struct log_trouble trouble;
 };
 
 static bool
@@ -174,10 +175,21 @@ make_ours (const struct kube_lease *lease)
 /* ---- one try ---- */
 
 static void
-log_failure (const struct kube_lease *lease, const struct kube_response *response)
+note_failure (struct kube_lease *lease, const struct kube_response *response)
 {
-  log_warn (lease->held ? "cannot renew the lease" : "cannot acquire the lease", LF_STR ("lease", lease->name),
-            LF_STR ("error", response->error.message));
+  log_at (log_trouble_level (&lease->trouble, clock_mono_ms ()),
+          lease->held ? "cannot renew the lease" : "cannot acquire the lease", LF_STR ("lease", lease->name),
+          LF_STR ("error", response->error.message));
+}
+
+static void
+note_success (struct kube_lease *lease)
+{
+  int64_t lasted_ms;
+
+  if (log_trouble_over (&lease->trouble, clock_mono_ms (), &lasted_ms))
+    log_info ("the lease can be read and written again", LF_STR ("lease", lease->name),
+              LF_INT ("lasted_ms", lasted_ms));
 }
 
 /* Reads the Lease; false when the server did not say whether there is one. */
@@ -197,7 +209,7 @@ fetch (struct kube_lease *lease)
       forget (lease);
       return true;
     }
-  log_failure (lease, &response);
+  note_failure (lease, &response);
   return false;
 }
 
@@ -213,12 +225,13 @@ claim (struct kube_lease *lease)
   if (kube_ok (&response) && response.body != NULL)
     {
       observe (lease, take_ptr (response.body));
+      note_success (lease);
       if (sent_ms + lease->options.renew_deadline_ms > clock_mono_ms ())
         become_holder (lease, sent_ms);
       return;
     }
   if (response.status != 409)
-    log_failure (lease, &response);
+    note_failure (lease, &response);
 }
 
 /* The holder writes at once, on top of what it wrote last; everybody else, and the holder whose last write did not
@@ -240,6 +253,7 @@ try_once (struct kube_lease *lease)
     return;
   if (belongs_to_another (lease))
     {
+      note_success (lease);
       cease_to_hold (lease);
       return;
     }
@@ -289,7 +303,7 @@ release (struct kube_lease *lease)
   if (kube_ok (&response))
     log_info ("gave the lease back", LF_STR ("lease", lease->name));
   else
-    log_failure (lease, &response);
+    log_warn ("cannot give the lease back", LF_STR ("lease", lease->name), LF_STR ("error", response.error.message));
 }
 
 static void *

@@ -109,6 +109,10 @@ def test_a_leader_that_loses_the_api_server_stops_reconciling(cluster, namespace
         ray.wait_pods(workers=4)
         wait_until(first.ready, "the first is back, as the second", timeout=60)
         assert not leads(first) and leads(second)
+    wait_until(lambda: "the lease can be read and written again" in first.log(), "it says so")
+    # It tried every 200 ms.
+    warnings = [line for line in first.log().splitlines() if " warn " in line and "the lease lease=" in line]
+    assert 1 <= len(warnings) <= 3, warnings
 
 
 def test_a_leader_frozen_past_its_lease_writes_nothing_when_it_goes_on(cluster, namespace, start):

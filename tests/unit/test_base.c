@@ -283,6 +283,31 @@ test_hashes_are_stable_and_separate_their_parts (void **state)
   assert_int_equal (text_hash_str (0, "ray-torchtpu-cluster"), text_hash (0, "ray-torchtpu-cluster", 21));
 }
 
+static void
+test_a_lasting_trouble_is_told_less_and_less_often (void **state)
+{
+  struct log_trouble trouble = { 0 };
+  int64_t lasted_ms, last_told = 0, widest = 0;
+  int told = 0;
+
+  (void) state;
+  assert_false (log_trouble_over (&trouble, 500, &lasted_ms));
+  for (int64_t now = 1000; now <= 1000 + 3600 * 1000; now += 2000)
+    if (log_trouble_level (&trouble, now) == LOG_WARN)
+      {
+        assert_true (told > 0 || now == 1000);
+        assert_true (now - last_told >= widest || widest >= 600000);
+        widest = told > 0 ? now - last_told : 0;
+        last_told = now;
+        told++;
+      }
+  assert_in_range (told, 8, 14); /* in an hour */
+  assert_true (log_trouble_over (&trouble, 3602000, &lasted_ms));
+  assert_int_equal (lasted_ms, 3601000);
+  assert_false (log_trouble_over (&trouble, 3602000, &lasted_ms));
+  assert_int_equal (log_trouble_level (&trouble, 3603000), LOG_WARN); /* another one */
+}
+
 int
 main (void)
 {
@@ -296,6 +321,7 @@ main (void)
     cmocka_unit_test (test_times),
     cmocka_unit_test (test_errors_wrap_and_are_cut_visibly),
     cmocka_unit_test (test_whole_numbers),
+    cmocka_unit_test (test_a_lasting_trouble_is_told_less_and_less_often),
     cmocka_unit_test (test_buffers_arenas_and_quoting),
     cmocka_unit_test (test_hashes_are_stable_and_separate_their_parts),
   };

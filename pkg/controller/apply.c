@@ -23,14 +23,6 @@ struct batch
   bool *taken;   /* create was answered 409: who has the name is to be found out */
 };
 
-static char *
-escaped_path (const char *fmt_prefix, const char *namespace, const char *plural, const char *name)
-{
-  if (name == NULL)
-    return xasprintf ("%s/namespaces/%s/%s", fmt_prefix, namespace, plural);
-  return xasprintf ("%s/namespaces/%s/%s/%s", fmt_prefix, namespace, plural, name);
-}
-
 /* Guarded by the version the plan was made from: whoever planned from an older picture is refused (409) and looks
  * again. */
 static int
@@ -44,7 +36,7 @@ make_ledger (struct batch *b, const struct ray_op *op, struct kube_request *requ
   json_set_str (json_obj (metadata, "annotations"), RAY_ANNOTATION_SLICES, b->plan->ledger);
   *request = (struct kube_request){
     .verb = KUBE_PATCH_MERGE,
-    .path = escaped_path ("/apis/ray.io/v1", b->cluster->namespace, "rayclusters", b->cluster->name),
+    .path = controller_path ("/apis/ray.io/v1", b->cluster->namespace, "rayclusters", b->cluster->name),
     .body = json_print (patch),
   };
   return 0;
@@ -61,7 +53,7 @@ make_stamp (struct batch *b, const struct ray_op *op, struct kube_request *reque
   json_set_str (metadata, "uid", op->pod->uid);
   json_set_str (json_obj (metadata, "annotations"), RAY_ANNOTATION_RECREATE_HASH, hash);
   *request = (struct kube_request){ .verb = KUBE_PATCH_MERGE,
-                                    .path = escaped_path ("/api/v1", b->cluster->namespace, "pods", op->pod->name),
+                                    .path = controller_path ("/api/v1", b->cluster->namespace, "pods", op->pod->name),
                                     .body = json_print (patch) };
   return 0;
 }
@@ -69,14 +61,9 @@ make_stamp (struct batch *b, const struct ray_op *op, struct kube_request *reque
 static int
 make_delete (struct batch *b, const struct ray_op *op, struct kube_request *request)
 {
-  cleanup_json cJSON *body = cJSON_CreateObject ();
-
-  json_set_str (body, "apiVersion", "v1");
-  json_set_str (body, "kind", "DeleteOptions");
-  json_set_str (json_obj (body, "preconditions"), "uid", op->pod->uid);
   *request = (struct kube_request){ .verb = KUBE_DELETE,
-                                    .path = escaped_path ("/api/v1", b->cluster->namespace, "pods", op->pod->name),
-                                    .body = json_print (body) };
+                                    .path = controller_path ("/api/v1", b->cluster->namespace, "pods", op->pod->name),
+                                    .body = controller_delete_body (op->pod->uid) };
   return 0;
 }
 
@@ -96,7 +83,7 @@ make_pod (struct batch *b, const struct ray_op *op, struct kube_request *request
       return ret;
     }
   *request = (struct kube_request){ .verb = KUBE_POST,
-                                    .path = escaped_path ("/api/v1", b->cluster->namespace, "pods", NULL),
+                                    .path = controller_path ("/api/v1", b->cluster->namespace, "pods", NULL),
                                     .body = json_print (pod) };
   return 0;
 }
@@ -269,7 +256,7 @@ batch_done (void *data, size_t i, struct kube_response *response)
 static void
 get_object (struct batch *b, const char *plural, const char *name, struct kube_response *response)
 {
-  cleanup_free char *path = escaped_path ("/api/v1", b->cluster->namespace, plural, name);
+  cleanup_free char *path = controller_path ("/api/v1", b->cluster->namespace, plural, name);
   struct kube_request request = { .verb = KUBE_GET, .path = path };
 
   controller_request (b->c, &request, response);

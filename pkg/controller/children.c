@@ -55,8 +55,7 @@ struct work
 static char *
 path_of (const struct work *w, const struct ray_child_type *type, const char *name)
 {
-  return xasprintf ("%s/namespaces/%s/%s%s%s", type->prefix, w->cluster->namespace, type->plural, name ? "/" : "",
-                    log_nonnull (name));
+  return controller_path (type->prefix, w->cluster->namespace, type->plural, name);
 }
 
 /* ---- telling ---- */
@@ -408,70 +407,6 @@ converse (struct work *w)
     }
 }
 
-/* ---- what is not desired any more ---- */
-
-static bool
-is_desired (const struct work *w, enum ray_child_kind kind, const char *name)
-{
-  for (size_t i = 0; i < w->count; i++)
-    if (w->items[i].child->kind == kind && strcmp (w->items[i].name, name) == 0)
-      return true;
-  return false;
-}
-
-static void
-delete_one (struct work *w, enum ray_child_kind kind, const char *name, const char *uid)
-{
-  const struct ray_child_type *type = &ray_child_types[kind];
-  cleanup_json cJSON *options = cJSON_CreateObject ();
-  cleanup_free char *path = path_of (w, type, name), *body = NULL;
-  cleanup_free char *reason = NULL, *note = NULL;
-  cleanup_response struct kube_response response = { 0 };
-  struct kube_request request = { .verb = KUBE_DELETE, .path = path };
-  bool ok;
-
-  w->result->failed |= !controller_leads (w->c);
-  if (!controller_leads (w->c))
-    return;
-  json_set_str (options, "apiVersion", "v1");
-  json_set_str (options, "kind", "DeleteOptions");
-  json_set_str (json_obj (options, "preconditions"), "uid", uid);
-  request.body = body = json_print (options);
-  controller_request (w->c, &request, &response);
-  if (response.status == 404 || response.status == 409)
-    return; /* gone already, or another object by now */
-  ok = kube_ok (&response);
-  w->result->failed |= !ok;
-  reason = xasprintf ("%s%s", ok ? "Deleted" : "FailedToDelete", type->suffix);
-  note = ok ? xasprintf ("Deleted %s %s/%s: the RayCluster no longer asks for it", type->noun, w->cluster->namespace,
-                         name)
-            : xstrdup (response.error.message);
-  report_event (w->c, w->cluster, ok ? KUBE_EVENT_NORMAL : KUBE_EVENT_WARNING, reason, "Delete", note);
-}
-
-/* Only what this cluster owns and we have made. */
-static void
-prune (struct work *w)
-{
-  const struct cache_snapshot *s = w->snapshot;
-
-  for (size_t i = 0; i < s->observed.nservices; i++)
-    {
-      const struct ray_service *v = s->observed.services[i];
-
-      if (v->prunable && !v->deleting && text_eq (v->owner_uid, w->cluster->uid)
-          && !is_desired (w, RAY_CHILD_SERVICE, v->name))
-        delete_one (w, RAY_CHILD_SERVICE, v->name, v->uid);
-    }
-  for (size_t i = 0; i < s->nchildren; i++)
-    {
-      const struct ray_child_seen *v = s->children[i];
-
-      if (v->prunable && !v->deleting && text_eq (v->owner_uid, w->cluster->uid) && !is_desired (w, v->kind, v->name))
-        delete_one (w, v->kind, v->name, v->uid);
-    }
-}
-
 /* ---- the whole ---- */
 
 static void
@@ -523,6 +458,6 @@ children_apply (struct controller *c, const struct ray_cluster *cluster, const s
   ray_children_make (&children, cluster, &c->options.ray);
   begin (&w, &children);
   converse (&w);
-  prune (&w);
+  result->failed |= !children_prune (c, cluster, snapshot, &children);
   end (&w);
 }

@@ -1,8 +1,6 @@
 /* controller.c - the life of the controller: workers on the queue, leadership, counters. */
 #include "controller/controller_internal.h"
 
-#include <errno.h>
-#include <inttypes.h>
 #include <string.h>
 
 #define DEFAULT_WORKERS 4
@@ -162,15 +160,6 @@ bool
 controller_in_term (const struct controller *c, unsigned term)
 {
   return controller_leads (c) && atomic_load (&c->term) == term;
-}
-
-void
-controller_request (struct controller *c, const struct kube_request *request, struct kube_response *response)
-{
-  struct kube_request fenced = *request;
-
-  fenced.fenced = true;
-  kube_do (c->options.client, &fenced, response);
 }
 
 void

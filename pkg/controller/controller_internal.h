@@ -135,8 +135,6 @@ void controller_work (struct controller *c, const char *key);
 /* Hands the object of an API answer to the cache, through the source that watches its like. */
 void controller_observe (struct controller *c, enum cache_kind kind, const cJSON *object);
 void controller_observe_child (struct controller *c, enum ray_child_kind child, const cJSON *object);
-/* kube_do for passes: nothing is sent without leading, however long the request waits for its turn. */
-void controller_request (struct controller *c, const struct kube_request *request, struct kube_response *response);
 /* Whether it may write: it is active, and the lease has not run out without anybody having said so yet. */
 bool controller_leads (const struct controller *c);
 bool controller_in_term (const struct controller *c, unsigned term); /* the same, for what was begun in this term */
@@ -147,6 +145,15 @@ bool controller_children_known (const struct controller *c);
 void controller_stop_sources (struct controller *c);
 bool controller_sources_synced (const struct controller *c, struct error *why);
 void controller_count (struct controller *c, uint64_t *counter, uint64_t n);
+
+/* ---- requests.c ---- */
+
+/* "PREFIX/namespaces/NAMESPACE/PLURAL", and "/NAME" unless that is NULL. Owned by the caller. */
+char *controller_path (const char *prefix, const char *namespace, const char *plural, const char *name);
+char *
+controller_delete_body (const char *uid); /* DeleteOptions for the object with this uid alone. Owned by the caller */
+/* kube_do for passes: nothing is sent without leading, however long the request waits for its turn. */
+void controller_request (struct controller *c, const struct kube_request *request, struct kube_response *response);
 
 /* ---- apply.c ---- */
 
@@ -180,6 +187,12 @@ struct children_result
 /* Makes what is missing, repairs what differs, deletes what is not desired any more. */
 void children_apply (struct controller *c, const struct ray_cluster *cluster, const struct cache_snapshot *snapshot,
                      struct children_result *result);
+
+/* ---- children_prune.c ---- */
+
+/* Deletes what the cluster owns, we have made, and it asks for no longer. False when something is left to be tried. */
+bool children_prune (struct controller *c, const struct ray_cluster *cluster, const struct cache_snapshot *snapshot,
+                     const struct ray_children *desired);
 
 /* ---- teardown.c ---- */
 

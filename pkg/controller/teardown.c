@@ -21,8 +21,7 @@ struct work
 static char *
 job_path (const struct work *w, const char *name)
 {
-  return xasprintf ("/apis/batch/v1/namespaces/%s/jobs%s%s", w->cluster->namespace, name ? "/" : "",
-                    log_nonnull (name));
+  return controller_path ("/apis/batch/v1", w->cluster->namespace, "jobs", name);
 }
 
 /* ---- the finalizer ---- */
@@ -31,8 +30,7 @@ job_path (const struct work *w, const char *name)
 static int64_t
 write_finalizers (struct work *w, bool add)
 {
-  cleanup_free char *path
-      = xasprintf ("/apis/ray.io/v1/namespaces/%s/rayclusters/%s", w->cluster->namespace, w->cluster->name);
+  cleanup_free char *path = controller_path ("/apis/ray.io/v1", w->cluster->namespace, "rayclusters", w->cluster->name);
   const cJSON *meta = json_get (w->cluster->object, "metadata"), *item;
   cleanup_json cJSON *patch = cJSON_CreateObject ();
   cJSON *into = json_obj (patch, "metadata"), *list = json_arr (into, "finalizers");

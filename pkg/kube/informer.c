@@ -1,12 +1,10 @@
 /* informer.c - list, watch, and what to do when either ends. Everything but start and stop runs on the transport
  * thread. */
-#include "kube/informer.h"
+#include "kube/informer_internal.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-
-#include "kube/kube_internal.h"
 
 #define PAGE_SIZE 500
 #define OBJECT_LIMIT ((size_t) 8 * 1024 * 1024) /* etcd takes 1.5 MiB; JSON is larger than what is stored */
@@ -26,47 +24,6 @@
  * gets there, and what changed meanwhile would never be told. */
 #define FRUITLESS_MAX 3
 
-enum phase
-{
-  PHASE_LIST,
-  PHASE_WATCH
-};
-
-struct kube_informer
-{
-  struct kube_client *client;
-  struct kube_informer_handler handler;
-  char *path, *selector, *name; /* selector escaped, "" for all */
-  int page_size;
-  int64_t watch_idle_ms;
-  bool transient;
-
-  enum phase phase;
-  struct transfer transfer;
-  struct timer timer; /* the next list or watch */
-  char *url;          /* of the transfer */
-  struct json_stream *stream;
-  struct error stream_error;
-  struct buf refusal; /* the body of an answer other than 200 */
-  char *next_page;    /* continue token, NULL on the first page */
-  bool whole_list;    /* no paging: the continue token expired under us */
-  bool list_complete; /* the end of the list object was seen */
-  bool gone;          /* the version we know is too old for the server */
-  char *version;      /* where the watch goes on */
-  int failures;       /* in a row */
-  int fruitless;      /* watches in a row that ended in an error without having brought anything */
-  int64_t watch_started_ms;
-  bool watch_open;  /* the server has accepted it */
-  bool watch_moved; /* this watch has brought something */
-  bool taken_anew;  /* the list is the second in a row: the first did not fit what the owner knew */
-
-  struct log_trouble told;
-
-  atomic_bool synced, tried;
-  pthread_mutex_t lock; /* guards trouble */
-  struct error trouble;
-};
-
 static void start_list (struct kube_informer *inf);
 static void start_watch (struct kube_informer *inf);
 
@@ -76,29 +33,6 @@ set_trouble (struct kube_informer *inf, const char *text)
   pthread_mutex_lock (&inf->lock);
   snprintf (inf->trouble.message, sizeof (inf->trouble.message), "%s", text);
   pthread_mutex_unlock (&inf->lock);
-}
-
-static void
-set_text (char **to, const char *text)
-{
-  char *copy = text != NULL && text[0] != '\0' ? xstrdup (text) : NULL;
-
-  free (*to);
-  *to = copy;
-}
-
-static uint64_t
-version_number (const char *text)
-{
-  int64_t n;
-
-  return text != NULL && text_to_int (text, 0, INT64_MAX, &n) == 0 ? (uint64_t) n : 0;
-}
-
-static uint64_t
-object_version (const cJSON *object)
-{
-  return version_number (json_str (object, "metadata", "resourceVersion"));
 }
 
 /* ---- going on after an end ---- */
@@ -115,14 +49,14 @@ on_timer (struct timer *timer)
 }
 
 static void
-go_on (struct kube_informer *inf, enum phase phase, int64_t delay_ms)
+go_on (struct kube_informer *inf, enum informer_phase phase, int64_t delay_ms)
 {
   inf->phase = phase;
   transport_timer (inf->client->transport, &inf->timer, delay_ms);
 }
 
 static void
-retry_later (struct kube_informer *inf, enum phase phase, const char *why)
+retry_later (struct kube_informer *inf, enum informer_phase phase, const char *why)
 {
   int64_t cap = inf->transfer.status == 404 ? ABSENT_CAP_MS : BACKOFF_CAP_MS;
   int64_t delay = kube_backoff (BACKOFF_BASE_MS, cap, inf->failures++);
@@ -144,7 +78,7 @@ list_again (struct kube_informer *inf, enum log_level level, const char *why)
   log_at (level, "listing again", LF_STR ("resource", inf->name), LF_STR ("version", log_nonnull (inf->version)),
           LF_STR ("why", why));
   inf->whole_list = inf->phase == PHASE_LIST; /* only a continue token can be too old for a list */
-  set_text (&inf->next_page, NULL);
+  informer_set_text (&inf->next_page, NULL);
   go_on (inf, PHASE_LIST, inf->failures > 0 ? kube_backoff (BACKOFF_BASE_MS, BACKOFF_CAP_MS, inf->failures) : 0);
   inf->failures++; /* until a watch moves: 410 after 410 must not become a hot loop */
 }
@@ -222,29 +156,10 @@ end_transfer (struct kube_informer *inf)
 
 /* ---- list ---- */
 
-static int
-on_list_value (void *data, cJSON *value, bool last, struct error *err)
-{
-  struct kube_informer *inf = data;
-  const char *version = json_str (value, "metadata", "resourceVersion");
-
-  if (!last)
-    {
-      inf->handler.upsert (inf->handler.data, value, object_version (value));
-      return 0;
-    }
-  if (version == NULL || version[0] == '\0')
-    return error_set (err, EPROTO, "%s: the list has no metadata.resourceVersion; is this an API server?", inf->path);
-  set_text (&inf->version, version);
-  set_text (&inf->next_page, json_str (value, "metadata", "continue"));
-  inf->list_complete = true;
-  return 0;
-}
-
 static void
 end_list (struct kube_informer *inf)
 {
-  bool fits = inf->handler.list_end (inf->handler.data, version_number (inf->version));
+  bool fits = inf->handler.list_end (inf->handler.data, informer_version (inf->version));
 
   inf->whole_list = false;
   if (!fits && !inf->taken_anew)
@@ -277,7 +192,7 @@ on_list_done (struct transfer *x)
     list_again (inf, LOG_INFO, "the rest of the list has expired");
   else if (!complete)
     {
-      set_text (&inf->next_page, NULL);
+      informer_set_text (&inf->next_page, NULL);
       atomic_store (&inf->tried, true);
       retry_later (inf, PHASE_LIST, err.message);
     }
@@ -308,83 +223,14 @@ start_list (struct kube_informer *inf)
       buf_printf (&url, "continue=%s&", token);
     }
   url.data[url.len - 1] = '\0';
-  set_text (&inf->url, url.data);
+  informer_set_text (&inf->url, url.data);
   inf->transfer.on_open = NULL;
   inf->transfer.timeout_ms = LIST_TIMEOUT_MS;
   inf->transfer.idle_ms = LIST_IDLE_MS;
-  start_transfer (inf, JSON_STREAM_LIST, on_list_value, on_list_done);
+  start_transfer (inf, JSON_STREAM_LIST, informer_on_list_value, on_list_done);
 }
 
 /* ---- watch ---- */
-
-static int
-on_upsert (struct kube_informer *inf, const cJSON *object, struct error *err)
-{
-  (void) err;
-  inf->handler.upsert (inf->handler.data, object, object_version (object));
-  return 0;
-}
-
-static int
-on_remove (struct kube_informer *inf, const cJSON *object, struct error *err)
-{
-  (void) err;
-  inf->handler.remove (inf->handler.data, object, object_version (object));
-  return 0;
-}
-
-static int
-on_error_event (struct kube_informer *inf, const cJSON *object, struct error *err)
-{
-  const char *message = json_str (object, "message"), *reason = json_str (object, "reason");
-
-  inf->gone = json_int (object, 0, "code") == 410 || text_eq (reason, "Expired") || text_eq (reason, "Gone");
-  return error_set (err, EIO, "%s: the watch ended with an error: %s", inf->path,
-                    message  ? message
-                    : reason ? reason
-                             : "no message");
-}
-
-static const struct event_type
-{
-  const char *name;
-  int (*apply) (struct kube_informer *inf, const cJSON *object, struct error *err); /* NULL: only its version counts */
-} event_types[] = {
-  { "ADDED", on_upsert }, { "MODIFIED", on_upsert },   { "DELETED", on_remove },
-  { "BOOKMARK", NULL },   { "ERROR", on_error_event },
-};
-
-static int
-apply_event (struct kube_informer *inf, const char *type, const cJSON *object, struct error *err)
-{
-  for (size_t i = 0; i < ARRAY_LEN (event_types) && cJSON_IsObject (object); i++)
-    if (text_eq (type, event_types[i].name))
-      return event_types[i].apply ? event_types[i].apply (inf, object, err) : 0;
-  return error_set (err, EPROTO,
-                    "%s: the watch sent an event of type \"%s\" with %s as its object; expected ADDED, "
-                    "MODIFIED, DELETED, BOOKMARK or ERROR with an object",
-                    inf->path, log_nonnull (type), json_type_name (object));
-}
-
-static int
-on_watch_value (void *data, cJSON *value, bool last, struct error *err)
-{
-  struct kube_informer *inf = data;
-  const cJSON *object = json_get (value, "object");
-  const char *version = json_str (object, "metadata", "resourceVersion");
-  int ret = apply_event (inf, json_str (value, "type"), object, err);
-
-  (void) last;
-  if (ret < 0)
-    return ret;
-  if (version != NULL)
-    set_text (&inf->version, version);
-  inf->watch_moved = true;
-  inf->failures = inf->fruitless = 0;
-  if (inf->handler.progress != NULL)
-    inf->handler.progress (inf->handler.data, version_number (inf->version));
-  return 0;
-}
 
 /* The server has accepted the watch; with a quiet resource the first byte may take a minute. */
 static void
@@ -458,12 +304,12 @@ start_watch (struct kube_informer *inf)
               WATCH_SECONDS_MIN + (int) (kube_random () % WATCH_SECONDS_SPREAD));
   if (inf->selector != NULL)
     buf_printf (&url, "&labelSelector=%s", inf->selector);
-  set_text (&inf->url, url.data);
+  informer_set_text (&inf->url, url.data);
   inf->transfer.on_open = on_watch_open;
   inf->transfer.timeout_ms = 0;
   inf->transfer.idle_ms = inf->watch_idle_ms;
   atomic_fetch_add (&inf->client->watch_starts, 1);
-  start_transfer (inf, JSON_STREAM_VALUES, on_watch_value, on_watch_done);
+  start_transfer (inf, JSON_STREAM_VALUES, informer_on_watch_value, on_watch_done);
 }
 
 /* ---- start and stop ---- */

@@ -27,7 +27,7 @@ int kube_config_in_cluster (struct kube_config *config, const char *directory, c
                             struct error *err);
 void kube_config_copy (struct kube_config *to, const struct kube_config *from);
 
-/* ---- transport (transport.c, endpoint.c) ---- */
+/* ---- transport (transport.c, transfer.c, endpoint.c) ---- */
 
 struct transport;
 
@@ -117,6 +117,8 @@ int endpoint_init (struct endpoint *e, const struct kube_config *config, struct 
 void endpoint_free (struct endpoint *e);
 void endpoint_setup (const struct endpoint *e, void *easy);
 void endpoint_refresh_token (struct endpoint *e, int64_t max_age_ms);
+/* Tells the transfer's easy handle the request (transfer.c). */
+void transfer_setup (struct transfer *x, const struct endpoint *e);
 
 /* ---- calls: a request, its turn, its retries, its answer (call.c) ---- */
 
@@ -182,7 +184,8 @@ void kube_do_flags (struct kube_client *client, const struct kube_request *reque
 void kube_calls_end_all (struct kube_client *client); /* [transport] but the system's: the client is shut down */
 void kube_calls_mind_fence (void *client);            /* [transport] ends what is fenced, now or in time */
 
-/* A call that another thread may cut short: the lease and the events stop promptly that way. */
+/* ---- calls that another thread may cut short (cancel.c): the lease and the events stop promptly that way ---- */
+
 struct kube_cancellable
 {
   pthread_mutex_t lock;

@@ -248,65 +248,9 @@ give_handle (struct transport *t, CURL *easy)
     t->idle[t->idle_count++] = easy;
 }
 
-static struct curl_slist *
-make_headers (struct transport *t, const struct transfer *x)
-{
-  static const char *const types[KUBE_VERB_MAX] = {
-    [KUBE_POST] = "Content-Type: application/json",
-    [KUBE_PUT] = "Content-Type: application/json",
-    [KUBE_DELETE] = "Content-Type: application/json",
-    [KUBE_PATCH_MERGE] = "Content-Type: application/merge-patch+json",
-    [KUBE_PATCH_JSON] = "Content-Type: application/json-patch+json",
-    [KUBE_PATCH_APPLY] = "Content-Type: application/apply-patch+yaml",
-  };
-  struct curl_slist *list = curl_slist_append (NULL, "Accept: application/json");
-
-  if (x->body != NULL && types[x->verb] != NULL)
-    list = curl_slist_append (list, types[x->verb]);
-  if (x->body != NULL)
-    list = curl_slist_append (list, "Expect:"); /* a round trip for nothing */
-  if (t->endpoint.host_header != NULL)
-    list = curl_slist_append (list, t->endpoint.host_header);
-  if (t->endpoint.token_header != NULL)
-    list = curl_slist_append (list, t->endpoint.token_header);
-  return list;
-}
-
-static void
-set_method (CURL *easy, const struct transfer *x)
-{
-  static const char *const methods[KUBE_VERB_MAX] = {
-    [KUBE_GET] = "GET",           [KUBE_POST] = "POST",        [KUBE_PUT] = "PUT",           [KUBE_DELETE] = "DELETE",
-    [KUBE_PATCH_MERGE] = "PATCH", [KUBE_PATCH_JSON] = "PATCH", [KUBE_PATCH_APPLY] = "PATCH",
-  };
-
-  if (x->body != NULL)
-    {
-      curl_easy_setopt (easy, CURLOPT_POST, 1L);
-      curl_easy_setopt (easy, CURLOPT_POSTFIELDS, x->body);
-      curl_easy_setopt (easy, CURLOPT_POSTFIELDSIZE_LARGE, (curl_off_t) strlen (x->body));
-    }
-  else
-    {
-      curl_easy_setopt (easy, CURLOPT_POSTFIELDS, NULL);
-      curl_easy_setopt (easy, CURLOPT_HTTPGET, 1L);
-    }
-  curl_easy_setopt (easy, CURLOPT_CUSTOMREQUEST, methods[x->verb]);
-}
-
-static void
-set_limits (CURL *easy, const struct transfer *x)
-{
-  curl_easy_setopt (easy, CURLOPT_TIMEOUT_MS, (long) x->timeout_ms);
-  curl_easy_setopt (easy, CURLOPT_LOW_SPEED_LIMIT, x->idle_ms > 0 ? 1L : 0L);
-  curl_easy_setopt (easy, CURLOPT_LOW_SPEED_TIME, (long) ((x->idle_ms + 999) / 1000));
-  curl_easy_setopt (easy, CURLOPT_FRESH_CONNECT, x->fresh ? 1L : 0L);
-}
-
 void
 transport_start (struct transport *t, struct transfer *x)
 {
-  cleanup_free char *url = xasprintf ("%s%s", t->endpoint.base, x->path);
   CURL *easy = take_handle (t);
 
   endpoint_refresh_token (&t->endpoint, TOKEN_AGE_MS);
@@ -318,17 +262,13 @@ transport_start (struct transport *t, struct transfer *x)
   x->transport = t;
   x->token_generation = t->endpoint.token_generation;
   x->easy = easy;
-  x->headers = make_headers (t, x);
-  curl_easy_setopt (easy, CURLOPT_URL, url);
+  transfer_setup (x, &t->endpoint);
   curl_easy_setopt (easy, CURLOPT_PRIVATE, x);
   curl_easy_setopt (easy, CURLOPT_WRITEDATA, x);
   curl_easy_setopt (easy, CURLOPT_HEADERFUNCTION, x->on_open != NULL ? on_header : NULL);
   curl_easy_setopt (easy, CURLOPT_HEADERDATA,
                     x->on_open != NULL ? x : NULL); /* alone it would mix headers into the body */
   curl_easy_setopt (easy, CURLOPT_ERRORBUFFER, x->error);
-  curl_easy_setopt (easy, CURLOPT_HTTPHEADER, (struct curl_slist *) x->headers);
-  set_method (easy, x);
-  set_limits (easy, x);
   DL_APPEND (t->active, x);
   curl_multi_add_handle (t->multi, easy);
 }

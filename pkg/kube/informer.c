@@ -19,10 +19,6 @@
 #define SHORT_WATCH_MS 1000   /* one that brings nothing and ends sooner counts as a failure */
 #define WATCH_INTERVAL_MS 100 /* between two starts at least, however soon a watch ends */
 #define ERROR_BODY_LIMIT 4096
-/* Watches in a row that brought nothing, after which the server is no longer taken for the one we knew: it may have
- * come back with an older state, for which our version is of the future. It refuses such a watch, or is silent until it
- * gets there, and what changed meanwhile would never be told. */
-#define FRUITLESS_MAX 3
 
 static void start_list (struct kube_informer *inf);
 static void start_watch (struct kube_informer *inf);
@@ -239,24 +235,21 @@ on_watch_open (struct transfer *x)
   struct kube_informer *inf = container_of (x, struct kube_informer, transfer);
   int64_t lasted_ms;
 
-  inf->watch_open = x->status == 200;
-  if (!inf->watch_open)
+  if (x->status != 200)
     return;
   set_trouble (inf, "");
   if (log_trouble_over (&inf->told, clock_mono_ms (), &lasted_ms))
     log_info ("list and watch work again", LF_STR ("resource", inf->name), LF_INT ("lasted_ms", lasted_ms));
 }
 
-/* Whether the mirror must be made anew. Not for a server that is only too busy: a list is more work than a watch. */
+/* A watch that came to nothing is not begun again from where it was. The server may have been away because it was put
+ * back to an older state, for which our version is of the future: it refuses such a watch, or accepts it and is silent
+ * until it gets there, and what changed meanwhile is never told. A server that is only too busy keeps its state, and a
+ * list is more work for it than a watch. */
 static bool
-is_hopeless (struct kube_informer *inf)
+needs_list (const struct kube_informer *inf)
 {
-  const struct transfer *x = &inf->transfer;
-
-  if (inf->watch_moved || x->status == 429)
-    return false;
-  inf->fruitless++;
-  return inf->fruitless >= FRUITLESS_MAX || (inf->watch_open && x->timed_out); /* no bookmark, although it listens */
+  return !inf->watch_moved && inf->transfer.status != 429;
 }
 
 static void
@@ -276,8 +269,11 @@ on_watch_done (struct transfer *x)
     inf->failures = 0;
   if (inf->gone)
     list_again (inf, LOG_INFO, "the version is too old");
-  else if (!clean && is_hopeless (inf))
-    list_again (inf, log_trouble_level (&inf->told, clock_mono_ms ()), err.message);
+  else if (!clean && needs_list (inf))
+    {
+      set_trouble (inf, err.message);
+      list_again (inf, log_trouble_level (&inf->told, clock_mono_ms ()), err.message);
+    }
   else if (!clean)
     retry_later (inf, PHASE_WATCH, err.message);
   else if (inf->watch_moved || lasted >= SHORT_WATCH_MS)
@@ -299,7 +295,7 @@ start_watch (struct kube_informer *inf)
 
   inf->phase = PHASE_WATCH;
   inf->watch_started_ms = clock_mono_ms ();
-  inf->watch_open = inf->watch_moved = false;
+  inf->watch_moved = false;
   buf_printf (&url, "%s?watch=true&allowWatchBookmarks=true&resourceVersion=%s&timeoutSeconds=%d", inf->path, version,
               WATCH_SECONDS_MIN + (int) (kube_random () % WATCH_SECONDS_SPREAD));
   if (inf->selector != NULL)

@@ -109,7 +109,7 @@ informer_on_watch_value (void *data, cJSON *value, bool last, struct error *err)
   if (version != NULL)
     informer_set_text (&inf->version, version);
   inf->watch_moved = true;
-  inf->failures = inf->fruitless = 0;
+  inf->failures = 0;
   if (inf->handler.progress != NULL)
     inf->handler.progress (inf->handler.data, informer_version (inf->version));
   return 0;

@@ -34,9 +34,7 @@ struct kube_informer
   bool gone;          /* the version we know is too old for the server */
   char *version;      /* where the watch goes on */
   int failures;       /* in a row */
-  int fruitless;      /* watches in a row that ended in an error without having brought anything */
   int64_t watch_started_ms;
-  bool watch_open;  /* the server has accepted it */
   bool watch_moved; /* this watch has brought something */
   bool taken_anew;  /* the list is the second in a row: the first did not fit what the owner knew */
 

@@ -91,10 +91,21 @@ class ControlPlane:
 
     def restart_apiserver(self):
         """Returns when it answers again. Watches of tests break with it."""
-        command = [str(TOOLS / "controlplane.sh"), "restart-apiserver", str(self.directory)]
+        self._again("restart-apiserver")
+
+    def save_state(self, folder):
+        """Keeps what the control plane has, as a backup of etcd does. It is away meanwhile."""
+        self._again("save-state", str(folder))
+
+    def restore_state(self, folder):
+        """The control plane has what it had then, and counts on from there."""
+        self._again("restore-state", str(folder))
+
+    def _again(self, command, *more):
+        command = [str(TOOLS / "controlplane.sh"), command, str(self.directory), *more]
         done = subprocess.run(command, capture_output=True, text=True, timeout=300)
         if done.returncode != 0:
-            raise RuntimeError(f"the API server did not come back:\n{done.stdout}{done.stderr}")
+            raise RuntimeError(f"the control plane did not come back:\n{done.stdout}{done.stderr}")
 
     def stop(self):
         subprocess.run([str(TOOLS / "controlplane.sh"), "stop", str(self.directory)], timeout=120, check=False)

@@ -43,6 +43,9 @@ class Resource:
         return "/".join(parts)
 
 
+IDLE_CLOSED = (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError, ssl.SSLEOFError)
+
+
 class Api:
     """The API server, with the rights of the administrator. Thread-safe: every thread has its own connection."""
 
@@ -82,7 +85,7 @@ class Api:
             connection.close()
             self._local.connection = None
             # An idle connection may have been closed by the server, which shows only on its next use.
-            if reused and isinstance(e, (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError)):
+            if reused and isinstance(e, IDLE_CLOSED):
                 return self.raw(method, path, body, headers)
             raise
 

@@ -4,6 +4,8 @@
 #
 #   controlplane.sh start DIR [--controller-manager] [--crd FILE]... [--owner PID]
 #   controlplane.sh restart-apiserver DIR
+#   controlplane.sh save-state DIR STATE
+#   controlplane.sh restore-state DIR STATE
 #   controlplane.sh stop DIR
 #
 # Everything lives in DIR: certificates (pki/), data, logs (NAME.log), kubeconfig (admin, embedded certificates), env
@@ -16,7 +18,9 @@
 #                          garbage collector looks for new kinds only every 30 s
 #   --owner PID            stop by itself when process PID is gone
 #
-# restart-apiserver stops kube-apiserver and starts it again on the same port; returns when it is ready.
+# restart-apiserver stops kube-apiserver and starts it again on the same port; returns when it is ready. save-state copies
+# etcd's data to the new folder STATE and restore-state brings them back, revisions included, as after a disaster; both
+# stop everything for that and start it again.
 #
 # stop ends exactly the processes that start recorded, may be repeated, and leaves the files.
 set -euo pipefail
@@ -327,25 +331,66 @@ start ()
     "$(awk "BEGIN { print ${EPOCHREALTIME/,/.} - ${started/,/.} }")" "$url" "$dir/kubeconfig"
 }
 
-restart_apiserver ()
+### Again
+
+enter ()
 {
-  local name=kube-apiserver args
   [ -f "$dir/pids" ] || fail "$dir has no control plane"
   cd "$dir"
   . "$dir/env"
-  url=$KUBE_API_URL
-  end "$name"
-  sed -i "/^$name /d" "$dir/pids"
-  mv "$dir/$name.log" "$dir/$name.log.before"
-  mapfile -d '' -t args <"$dir/$name.command"
-  run "$name" "${args[@]}"
-  await "$name" api_ready
+  url=$KUBE_API_URL etcd_port=$ETCD_PORT
+}
+
+end_for_now ()
+{
+  end "$1"
+  sed -i "/^$1 /d" "$dir/pids"
+  mv "$dir/$1.log" "$dir/$1.log.before"
+}
+
+# run_again NAME CHECK: as it was started before; returns when CHECK succeeds.
+run_again ()
+{
+  local args
+  mapfile -d '' -t args <"$dir/$1.command"
+  run "$1" "${args[@]}"
+  await "$1" "$2"
+}
+
+restart_apiserver ()
+{
+  enter
+  end_for_now kube-apiserver
+  run_again kube-apiserver api_ready
+}
+
+# copy_state FROM TO, while nothing runs.
+copy_state ()
+{
+  local controllers=
+  enter
+  ! alive kube-controller-manager || controllers=yes
+  [ -z "$controllers" ] || end_for_now kube-controller-manager
+  end_for_now kube-apiserver
+  end_for_now etcd
+  rm -rf "$2"
+  cp -a "$1" "$2"
+  run_again etcd etcd_ready
+  run_again kube-apiserver api_ready
+  [ -z "$controllers" ] || run_again kube-controller-manager controllers_ready
 }
 
 [ $# -ge 2 ] || usage
 command=$1 dir=$2
 shift 2
-controllers= owner= crds=()
+controllers= owner= state= crds=()
+case $command in
+  *-state)
+    [ $# -eq 1 ] || usage
+    state=$(readlink -m "$1")
+    shift
+    ;;
+esac
 while [ $# -gt 0 ]; do
   case $1 in
     --controller-manager) controllers=yes ;;
@@ -361,6 +406,14 @@ case $command in
   restart-apiserver)
     dir=$(cd "$dir" && pwd -P)
     restart_apiserver
+    ;;
+  save-state)
+    dir=$(cd "$dir" && pwd -P)
+    copy_state "$dir/etcd" "$state"
+    ;;
+  restore-state)
+    dir=$(cd "$dir" && pwd -P)
+    copy_state "$state" "$dir/etcd"
     ;;
   stop)
     [ ! -d "$dir" ] || dir=$(cd "$dir" && pwd -P)

@@ -14,7 +14,8 @@
 
 /* Of a conversation about one object at the most: create, refused; read; repair, conflict; read; repair. */
 #define MAX_ROUNDS 6
-/* Another controller that undoes our repairs is answered this often at the most. */
+/* Another controller that undoes our repairs, or deletes what we make, is answered this often at the most. It may be
+ * the garbage collector, which knows before us that the RayCluster is gone. */
 #define REPAIR_INTERVAL_MS 2000
 /* What is not watched is looked at again after this long: within the resync of a ready cluster (300 s). */
 #define RECHECK_MS 240000
@@ -197,6 +198,14 @@ first_step_unwatched (const struct work *w, struct item *item, bool known)
 }
 
 static enum step
+step_later (struct work *w, int64_t wait_ms)
+{
+  if (w->result->requeue_ms == 0 || wait_ms < w->result->requeue_ms)
+    w->result->requeue_ms = wait_ms;
+  return STEP_DONE;
+}
+
+static enum step
 first_step (struct work *w, struct item *item)
 {
   bool known = cache_memo_get (w->c->cache, w->key, item->id, &item->memo);
@@ -206,7 +215,10 @@ first_step (struct work *w, struct item *item)
   if (!is_watched (item->child))
     return first_step_unwatched (w, item, known);
   if (!find_seen (w, item->child->kind, item->name, &seen))
-    return STEP_CREATE;
+    {
+      item->absent = true;
+      return wait <= 0 ? STEP_CREATE : step_later (w, wait);
+    }
   if (seen.deleting)
     {
       item->absent = true; /* its end wakes the cluster */
@@ -217,9 +229,7 @@ first_step (struct work *w, struct item *item)
     return STEP_DONE;
   if (wait <= 0 || item->memo.hash != item->child->hash)
     return STEP_GET;
-  if (w->result->requeue_ms == 0 || wait < w->result->requeue_ms)
-    w->result->requeue_ms = wait;
-  return STEP_DONE;
+  return step_later (w, wait);
 }
 
 /* ---- requests and answers ---- */
@@ -293,6 +303,7 @@ done_create (struct work *w, struct item *item, struct kube_response *response)
     }
   controller_observe_child (w->c, item->child->kind, response->body);
   item->absent = false;
+  item->memo.written_ms = clock_mono_ms ();
   tell (w, item, KUBE_EVENT_NORMAL, "Created", "Create", note);
   settle (w, item, response->body);
 }

@@ -2,6 +2,7 @@
 
 import base64
 import contextlib
+import time
 
 import pytest
 import yaml
@@ -148,6 +149,22 @@ def test_deleted_children_return(cluster, namespace, controller, kind, name):
     wait_until(
         lambda: cluster.get_json(kind, name, namespace)["metadata"]["uid"] != uid, f"{kind} {name} is made anew"
     )
+
+
+def test_who_deletes_a_child_again_and_again_is_not_answered_at_once_each_time(cluster, namespace, controller):
+    """As the garbage collector does while the operator does not know yet that the RayCluster is gone."""
+    cluster.apply(CLUSTER, namespace)
+    made(cluster, namespace)
+    with cluster.watch("services", namespace) as watch:
+
+        def made_again():
+            cluster.delete("service", "c-headless", namespace)
+            return len([1 for kind, _ in watch.history() if kind == "ADDED"])
+
+        begin = time.monotonic()
+        wait_until(lambda: made_again() >= 3, "it is made anew nevertheless", timeout=60)
+        assert time.monotonic() - begin >= 2, "once every two seconds, but for the first time"
+    made(cluster, namespace)
 
 
 def test_what_is_no_longer_asked_for_goes(cluster, namespace, controller):

@@ -211,6 +211,7 @@ cache_list_begin (struct cache *cache, struct cache_source *source)
   pthread_mutex_lock (&cache->lock);
   source->epoch++;
   source->listing = true;
+  source->begun_in = cache->pasts;
   source->contradicted = 0;
   pthread_mutex_unlock (&cache->lock);
 }
@@ -259,7 +260,18 @@ let_go_of_vanished (struct cache *cache, const struct cache_source *source, uint
 }
 
 bool
-cache_list_end (struct cache *cache, struct cache_source *source, uint64_t version)
+cache_is_current (struct cache *cache, const struct cache_source *source)
+{
+  bool current;
+
+  pthread_mutex_lock (&cache->lock);
+  current = source->known_in == cache->pasts;
+  pthread_mutex_unlock (&cache->lock);
+  return current;
+}
+
+bool
+cache_list_end (struct cache *cache, struct cache_source *source, uint64_t version, bool *news)
 {
   struct keys changed = { 0 };
   bool fits;
@@ -267,8 +279,11 @@ cache_list_end (struct cache *cache, struct cache_source *source, uint64_t versi
   pthread_mutex_lock (&cache->lock);
   source->listing = false;
   fits = version >= source->progress && (source->contradicted == 0 || source->contradicted > version);
+  *news = !fits && source->known_in == cache->pasts;
+  cache->pasts += *news;
   if (fits)
     {
+      source->known_in = source->begun_in;
       source->progress = version;
       let_go_of_vanished (cache, source, version, &changed);
     }

@@ -70,6 +70,7 @@ struct cache
   pthread_mutex_t lock;
   struct cache_item *items[CACHE_KIND_MAX]; /* hashes by key */
   struct group *groups;
+  unsigned pasts; /* counts how often the server went back in time */
   cache_changed_fn changed;
   void *data;
 };

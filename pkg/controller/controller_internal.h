@@ -28,14 +28,15 @@ enum
 struct cache_source
 {
   enum cache_kind kind;
-  unsigned view;             /* tells it from the others of its kind that may have the same objects */
-  enum ray_child_kind child; /* of CACHE_CHILD */
-  const char *namespace;     /* NULL: all */
-  const char *label;         /* only objects that have it; NULL: all */
-  unsigned epoch;            /* counts its lists */
-  bool listing;              /* a list is under way */
-  uint64_t progress;         /* everything up to this version has been seen */
-  uint64_t contradicted;     /* oldest known version that the list under way has an older one for; 0: none */
+  unsigned view;               /* tells it from the others of its kind that may have the same objects */
+  enum ray_child_kind child;   /* of CACHE_CHILD */
+  const char *namespace;       /* NULL: all */
+  const char *label;           /* only objects that have it; NULL: all */
+  unsigned epoch;              /* counts its lists */
+  bool listing;                /* a list is under way */
+  uint64_t progress;           /* everything up to this version has been seen */
+  unsigned begun_in, known_in; /* past of the server (cache.pasts) in which its list began, and its last one ended */
+  uint64_t contradicted;       /* oldest known version that the list under way has an older one for; 0: none */
 };
 
 /* A cached object: immutable once it is in, so that a snapshot needs only a reference. */
@@ -54,8 +55,10 @@ void cache_upsert (struct cache *cache, struct cache_source *source, const cJSON
 void cache_remove (struct cache *cache, struct cache_source *source, const cJSON *object, uint64_t version);
 void cache_list_begin (struct cache *cache, struct cache_source *source);
 /* False when the server has gone back in time, as kube_informer_handler says: what is known stays, but the next list
- * has the say. */
-bool cache_list_end (struct cache *cache, struct cache_source *source, uint64_t version);
+ * has the say. *news: no other source has said so. */
+bool cache_list_end (struct cache *cache, struct cache_source *source, uint64_t version, bool *news);
+/* Whether the source has listed since the server last went back in time. */
+bool cache_is_current (struct cache *cache, const struct cache_source *source);
 void cache_progress (struct cache *cache, struct cache_source *source, uint64_t version);
 
 /* Takes over the object in an API answer, so that the next pass sees its own writes although the watch lags. Ignored
@@ -118,6 +121,7 @@ struct controller
   size_t nsources;
   pthread_t *threads;
   int nthreads;
+  atomic_bool stopping_sources;
   atomic_bool children_watched;
   atomic_int_least64_t children_since_ms; /* monotonic; 0: not yet */
   atomic_bool active;                     /* leader, and not stopping */

@@ -40,6 +40,13 @@ static const enum ray_child_kind watched_children[] = {
   RAY_CHILD_INGRESS,         RAY_CHILD_PVC,  RAY_CHILD_NETWORK_POLICY,
 };
 
+/* Nothing is decided before its list is there. */
+static bool
+is_needed (const struct source *s)
+{
+  return s->cache_source.kind != CACHE_CHILD;
+}
+
 static void
 on_upsert (void *data, const cJSON *object, uint64_t version)
 {
@@ -64,12 +71,27 @@ on_list_begin (void *data)
   cache_list_begin (s->controller->cache, &s->cache_source);
 }
 
+/* Pods of the past and RayClusters of a future that is no more would make a wrong picture: none is used
+ * (controller_sources_synced) until every list has been made anew. */
+static void
+renew_others (const struct source *s)
+{
+  struct controller *c = s->controller;
+
+  for (size_t i = 0; i < c->nsources && !atomic_load (&c->stopping_sources); i++)
+    if (&c->sources[i] != s && is_needed (&c->sources[i]))
+      kube_informer_renew (c->sources[i].informer);
+}
+
 static bool
 on_list_end (void *data, uint64_t version)
 {
   struct source *s = data;
+  bool news, fits = cache_list_end (s->controller->cache, &s->cache_source, version, &news);
 
-  return cache_list_end (s->controller->cache, &s->cache_source, version);
+  if (news)
+    renew_others (s);
+  return fits;
 }
 
 static void
@@ -141,7 +163,7 @@ controller_start_sources (struct controller *c)
         add_child_source (c, watched_children[w], namespace);
     }
   for (size_t i = 0; i < c->nsources; i++)
-    if (c->sources[i].cache_source.kind != CACHE_CHILD)
+    if (is_needed (&c->sources[i]))
       start_source (&c->sources[i]);
 }
 
@@ -172,6 +194,7 @@ controller_children_known (const struct controller *c)
 void
 controller_stop_sources (struct controller *c)
 {
+  atomic_store (&c->stopping_sources, true);
   for (size_t i = 0; i < c->nsources; i++)
     {
       kube_informer_stop (c->sources[i].informer);
@@ -190,7 +213,7 @@ controller_sources_synced (const struct controller *c, struct error *why)
       const struct source *s = &c->sources[i];
       struct error err = { 0 };
 
-      if (s->cache_source.kind == CACHE_CHILD || kube_informer_synced (s->informer))
+      if (!is_needed (s) || (kube_informer_synced (s->informer) && cache_is_current (c->cache, &s->cache_source)))
         continue;
       kube_informer_error (s->informer, &err);
       error_set (why, EAGAIN, "the list of %s is not complete yet%s%s", s->watch.name, err.message[0] ? ": " : "",

@@ -158,12 +158,12 @@ end_list (struct kube_informer *inf)
   bool fits = inf->handler.list_end (inf->handler.data, informer_version (inf->version));
 
   inf->whole_list = false;
-  if (!fits && !inf->taken_anew)
+  if (!fits)
     {
       log_warn ("the API server's state is older than what it had before: taking it as it is now",
                 LF_STR ("resource", inf->name), LF_STR ("version", inf->version));
+      go_on (inf, PHASE_LIST, inf->taken_anew ? kube_backoff (BACKOFF_BASE_MS, BACKOFF_CAP_MS, inf->failures++) : 0);
       inf->taken_anew = true;
-      start_list (inf);
       return;
     }
   inf->taken_anew = false;
@@ -336,6 +336,16 @@ kube_informer_start (struct kube_client *client, const struct kube_informer_opti
   error_set (&inf->trouble, EAGAIN, "%s: the first list is not complete yet", inf->path);
   transport_run (client->transport, begin, inf);
   return inf;
+}
+
+void
+kube_informer_renew (struct kube_informer *inf)
+{
+  if (inf->phase == PHASE_LIST && inf->timer.armed)
+    return; /* it is about to */
+  transport_cancel (&inf->transfer);
+  informer_set_text (&inf->next_page, NULL);
+  go_on (inf, PHASE_LIST, 0);
 }
 
 static void

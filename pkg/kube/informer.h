@@ -19,7 +19,7 @@ struct kube_informer_handler
    * begins again: another list_begin without a list_end before it.
    * list_end says whether the list fits what the owner knew. It does not when the server has gone back to an older
    * state (etcd was restored): versions the owner has seen are then of a future that is no more, and it forgets them.
-   * The list is repeated, once, for the objects in it that seemed old. */
+   * The list is repeated for the objects in it that seemed old. */
   void (*list_begin) (void *data);
   bool (*list_end) (void *data, uint64_t resource_version);
   /* The mirror is known to be complete up to this version (every event and bookmark). May be NULL. */
@@ -42,6 +42,9 @@ struct kube_informer *kube_informer_start (struct kube_client *client, const str
                                            const struct kube_informer_handler *handler);
 /* No callback runs after it returns; frees it. From any thread but the transport's. NULL is fine. */
 void kube_informer_stop (struct kube_informer *informer);
+/* Lists again at once: something else has shown that the server went back to an older state. From a callback of another
+ * informer of the same client only. */
+void kube_informer_renew (struct kube_informer *informer);
 bool kube_informer_synced (const struct kube_informer *informer); /* the first list is complete */
 bool kube_informer_tried (const struct kube_informer *informer);  /* the first list has come to an end, good or bad */
 /* Why it is not synced or its watch is down, for readiness messages ("" when all is well). */

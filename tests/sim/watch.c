@@ -76,6 +76,12 @@ kube_informer_synced (const struct kube_informer *inf)
   return inf->synced;
 }
 
+void
+kube_informer_renew (struct kube_informer *inf)
+{
+  informer_expire (inf);
+}
+
 bool
 kube_informer_tried (const struct kube_informer *inf)
 {

@@ -83,6 +83,14 @@ answer (struct scene *s, struct cache_source *source, const char *name, unsigned
   cache_observe (s->cache, source, object);
 }
 
+static bool
+end_list (struct scene *s, struct cache_source *source, uint64_t version)
+{
+  bool news;
+
+  return cache_list_end (s->cache, source, version, &news);
+}
+
 /* "a:Running b:Pending ", Pods and Services in the order they came; Services have no phase. */
 static void
 assert_known (struct scene *s, const char *expected)
@@ -112,12 +120,12 @@ what_a_list_does_not_bring_is_gone (void **state)
   bring (&s, &s.pods, "a", 1, "Running");
   bring (&s, &s.pods, "b", 2, "Running");
   bring (&s, &s.pods, "c", 3, "Running");
-  assert_true (cache_list_end (s.cache, &s.pods, 10));
+  assert_true (end_list (&s, &s.pods, 10));
   answer (&s, &s.pods, "new", 21, "Pending");
   s.told = 0;
   cache_list_begin (s.cache, &s.pods);
   bring (&s, &s.pods, "b", 2, "Running");
-  assert_true (cache_list_end (s.cache, &s.pods, 20));
+  assert_true (end_list (&s, &s.pods, 20));
   assert_known (&s, "new:Pending b:Running ");
   assert_int_equal (s.told, 3); /* the two that went, and b, which came again */
   cache_free (s.cache);
@@ -130,7 +138,7 @@ see_a_future (struct scene *s)
   cache_list_begin (s->cache, &s->pods);
   bring (s, &s->pods, "changed", 11, "Pending");
   bring (s, &s->pods, "deleted", 12, "Running");
-  assert_true (cache_list_end (s->cache, &s->pods, 20));
+  assert_true (end_list (s, &s->pods, 20));
   bring (s, &s->pods, "changed", 21, "Running");
   bring (s, &s->pods, "new", 22, "Running");
   take_away (s, &s->pods, "deleted", 23);
@@ -162,9 +170,9 @@ a_server_that_went_back_in_time_is_believed (void **state)
       set_up (&s);
       see_a_future (&s);
       list_the_past (&s);
-      assert_false (cache_list_end (s.cache, &s.pods, cases[i].list_version));
+      assert_false (end_list (&s, &s.pods, cases[i].list_version));
       list_the_past (&s);
-      assert_true (cache_list_end (s.cache, &s.pods, cases[i].list_version));
+      assert_true (end_list (&s, &s.pods, cases[i].list_version));
       assert_known (&s, "changed:Pending deleted:Running ");
 
       /* Life goes on there. */
@@ -187,8 +195,43 @@ memos_of_a_future_are_forgotten_with_it (void **state)
   see_a_future (&s);
   cache_memo_set (s.cache, KEY, "pods/changed", &memo);
   list_the_past (&s);
-  assert_false (cache_list_end (s.cache, &s.pods, 20));
+  assert_false (end_list (&s, &s.pods, 20));
   assert_false (cache_memo_get (s.cache, KEY, "pods/changed", &memo));
+  cache_free (s.cache);
+}
+
+/* Pods are listed in the server's past: until Services are too, the picture is mixed. */
+static void
+a_past_is_known_when_every_source_has_listed_in_it (void **state)
+{
+  struct scene s;
+  bool news;
+
+  (void) state;
+  set_up (&s);
+  see_a_future (&s);
+  cache_list_begin (s.cache, &s.services);
+  assert_true (end_list (&s, &s.services, 25));
+  assert_true (cache_is_current (s.cache, &s.pods) && cache_is_current (s.cache, &s.services));
+
+  cache_list_begin (s.cache, &s.headless); /* under way meanwhile, and perhaps of the future */
+  list_the_past (&s);
+  assert_false (cache_list_end (s.cache, &s.pods, 20, &news));
+  assert_true (news);
+  assert_false (cache_is_current (s.cache, &s.pods) || cache_is_current (s.cache, &s.services));
+  list_the_past (&s);
+  assert_true (end_list (&s, &s.pods, 20));
+  assert_true (cache_is_current (s.cache, &s.pods));
+  assert_true (end_list (&s, &s.headless, 30));
+  assert_false (cache_is_current (s.cache, &s.headless));
+
+  /* It is the same past that the others find. */
+  cache_list_begin (s.cache, &s.services);
+  assert_false (cache_list_end (s.cache, &s.services, 21, &news));
+  assert_false (news);
+  cache_list_begin (s.cache, &s.services);
+  assert_true (end_list (&s, &s.services, 21));
+  assert_true (cache_is_current (s.cache, &s.pods) && cache_is_current (s.cache, &s.services));
   cache_free (s.cache);
 }
 
@@ -203,7 +246,7 @@ an_answer_newer_than_the_list_stays (void **state)
   cache_list_begin (s.cache, &s.pods);
   answer (&s, &s.pods, "a", 12, "Running");
   bring (&s, &s.pods, "a", 9, "Pending");
-  assert_true (cache_list_end (s.cache, &s.pods, 10));
+  assert_true (end_list (&s, &s.pods, 10));
   assert_known (&s, "a:Running ");
   cache_free (s.cache);
 }
@@ -227,7 +270,7 @@ what_two_sources_have_stays_until_both_let_it_go (void **state)
   /* A list lets it go just as well. */
   bring (&s, &s.headless, "svc", 8, "");
   cache_list_begin (s.cache, &s.services);
-  assert_true (cache_list_end (s.cache, &s.services, 9));
+  assert_true (end_list (&s, &s.services, 9));
   assert_known (&s, "svc ");
   s.told = 0;
   take_away (&s, &s.headless, "svc", 10);
@@ -243,6 +286,7 @@ main (void)
     cmocka_unit_test (what_a_list_does_not_bring_is_gone),
     cmocka_unit_test (a_server_that_went_back_in_time_is_believed),
     cmocka_unit_test (memos_of_a_future_are_forgotten_with_it),
+    cmocka_unit_test (a_past_is_known_when_every_source_has_listed_in_it),
     cmocka_unit_test (an_answer_newer_than_the_list_stays),
     cmocka_unit_test (what_two_sources_have_stays_until_both_let_it_go),
   };

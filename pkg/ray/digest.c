@@ -47,6 +47,16 @@ controller_owner (const cJSON *object)
   return NULL;
 }
 
+static bool
+is_owned_by_cluster (const cJSON *pod, const char *cluster)
+{
+  const cJSON *owner = controller_owner (pod);
+
+  return text_eq (json_str (owner, "kind"), "RayCluster")
+         && text_starts_with (log_nonnull (json_str (owner, "apiVersion")), "ray.io/")
+         && text_eq (json_str (owner, "name"), cluster);
+}
+
 static int64_t
 time_at (const cJSON *object, const char *key)
 {
@@ -139,6 +149,7 @@ ray_pod_digest (const cJSON *pod)
     .replica_index = index_label (labels, RAY_LABEL_REPLICA_INDEX),
     .host_index = index_label (labels, RAY_LABEL_HOST_INDEX),
     .phase = read_phase (json_str (pod, "status", "phase")),
+    .cluster_owned = is_owned_by_cluster (pod, json_str (labels, RAY_LABEL_CLUSTER)),
     .ready = text_eq (json_str (ready, "status"), "True"),
     .ready_known = ready != NULL,
   };
@@ -261,4 +272,10 @@ bool
 ray_pod_owned (const struct ray_pod *pod, const struct ray_cluster *cluster)
 {
   return text_eq (pod->owner_uid, cluster->uid);
+}
+
+bool
+ray_pod_of_predecessor (const struct ray_pod *pod, const struct ray_cluster *cluster)
+{
+  return pod->cluster_owned && !ray_pod_owned (pod, cluster);
 }

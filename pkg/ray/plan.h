@@ -5,7 +5,8 @@
  * Slices. A slice is one replica of a group: `hosts` pods for a multi-host group, one pod else; the head is a slice of
  * one. A slice that was never complete is forming and gets its missing hosts; one that was complete and lost a host is
  * broken and is replaced whole. A slice's index is reserved while any pod carries it, but no longer than
- * `terminating_timeout_ms` past a pod's deletion deadline.
+ * `terminating_timeout_ms` past a pod's deletion deadline; a pod of an earlier RayCluster of the same name counts, too,
+ * for its hosts' names are the same.
  *
  * The ledger. What must survive a restart and cannot be read off the pods is kept in one annotation of the RayCluster:
  * per group and index the incarnation (so that a replacement has other names than what it replaces) and whether the
@@ -57,8 +58,9 @@ struct ray_pod
   uint64_t resource_version;
   int32_t replica_index, host_index; /* -1 when absent */
   enum ray_phase phase;
-  bool ready;       /* the PodReady condition is True */
-  bool ready_known; /* there is a PodReady condition */
+  bool cluster_owned; /* the controller owner is a RayCluster of the name in `cluster`: this one or an earlier one */
+  bool ready;         /* the PodReady condition is True */
+  bool ready_known;   /* there is a PodReady condition */
   bool dead; /* Failed, Succeeded, or the Ray container ended and restartPolicy is Never (facts §2.4 shouldDelete) */
 };
 
@@ -89,6 +91,8 @@ struct ray_observed
 
 /* A pod is ours when its controller owner is this very cluster (by uid). */
 bool ray_pod_owned (const struct ray_pod *pod, const struct ray_cluster *cluster);
+/* A predecessor's is of an earlier cluster of this name: the garbage collector's to delete, not ours. */
+bool ray_pod_of_predecessor (const struct ray_pod *pod, const struct ray_cluster *cluster);
 
 /* ---- what to do ---- */
 

@@ -261,23 +261,38 @@ start_slice (struct ray_planner *p, const struct ray_group *group, int64_t index
       }
 }
 
-/* Indices that some existing pod carries, as a bitmap over [0, size). Pods of a predecessor of the same name count
- * while they terminate: their host names are the same. */
+/* Until when a pod holds its index, whoever made it; INT64_MAX: as long as it is there. A predecessor's does, too: its
+ * host names are the same. One of ours that should be gone makes room by another index (given_up), but for a head,
+ * which has none: the next has a new name by its incarnation. */
+static int64_t
+holds_until (const struct ray_planner *p, const struct ray_group *group, const struct ray_pod *pod)
+{
+  bool owned = ray_pod_owned (pod, p->cluster);
+
+  if (!owned && !ray_pod_of_predecessor (pod, p->cluster))
+    return 0;
+  if (pod->deletion_ms == 0 || (owned && !group->is_head))
+    return INT64_MAX;
+  return pod->deletion_ms + p->options->terminating_timeout_ms;
+}
+
+/* Indices that some existing pod carries, as a bitmap over [0, size); sets the alarm for the next that is given up. */
 static unsigned char *
-reserved_indices (const struct ray_planner *p, const struct ray_group *group, size_t size)
+reserved_indices (struct ray_planner *p, const struct ray_group *group, size_t size)
 {
   unsigned char *reserved = xcalloc (size, 1);
 
   for (size_t i = 0; i < p->observed->npods; i++)
     {
       const struct ray_pod *pod = p->observed->pods[i];
-      bool counts = ray_pod_owned (pod, p->cluster) || pod->deletion_ms != 0;
       bool same = group->is_head ? text_eq (pod->node_type, "head") : text_eq (pod->group, group->name);
-      int64_t index = group->is_head ? 0 : pod->replica_index;
+      int64_t index = group->is_head ? 0 : pod->replica_index, until = holds_until (p, group, pod);
 
-      if (counts && same && index >= 0 && (size_t) index < size
-          && (ray_pod_owned (pod, p->cluster) || pod->deletion_ms + p->options->terminating_timeout_ms > p->now_ms))
-        reserved[index] = 1;
+      if (!same || index < 0 || (size_t) index >= size || until <= p->now_ms)
+        continue;
+      reserved[index] = 1;
+      if (until != INT64_MAX)
+        requeue_after (p, until - p->now_ms);
     }
   return reserved;
 }
@@ -303,38 +318,19 @@ given_up (struct ray_planner *p, const struct ray_slices *slices, int64_t desire
   return n;
 }
 
-/* No pod of the group is live, and none may hold things up any longer. */
-static bool
-given_up_all (const struct ray_planner *p, const struct ray_slices *slices)
-{
-  for (size_t i = 0; i < slices->count; i++)
-    if (slices->items[i].state != RAY_SLICE_TERMINATING || slices->items[i].expires_ms > p->now_ms)
-      return false;
-  return slices->count > 0;
-}
-
 static void
 scale_up (struct ray_planner *p, const struct ray_group *group, const struct ray_slices *slices, size_t missing)
 {
-  size_t extra = given_up (p, slices, group->replicas);
+  size_t extra = group->is_head ? 0 : given_up (p, slices, group->replicas);
   size_t room = p->plan->nops < MAX_CREATES ? (MAX_CREATES - p->plan->nops) / (size_t) group->hosts + 1 : 0;
+  bool cut = missing > room;
   size_t size;
   unsigned char *reserved;
 
-  if (missing > room)
-    {
-      missing = room;
-      requeue_after (p, 1);
-    }
-  size = missing + 2 * slices->count + 1; /* at most slices->count indices are taken */
+  missing = cut ? room : missing;
+  size = missing + p->observed->npods + 1; /* at most one index is taken by each */
   reserved = reserved_indices (p, group, size);
 
-  if (group->is_head)
-    {
-      extra = 0;
-      if (given_up_all (p, slices))
-        reserved[0] = 0; /* a head has no index to share; its name is new by its incarnation */
-    }
   for (size_t index = 0; index < size && missing > 0; index++)
     {
       if (reserved[index])
@@ -344,6 +340,8 @@ scale_up (struct ray_planner *p, const struct ray_group *group, const struct ray
       start_slice (p, group, (int64_t) index);
       missing--;
     }
+  if (cut && missing == 0)
+    requeue_after (p, 1);
   free (reserved);
 }
 

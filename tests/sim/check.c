@@ -82,8 +82,8 @@ check_create (const struct call *call, const struct object *pod)
     {
       const struct ray_pod *other = sim->objects[i]->now->pod;
 
-      if (sim->objects[i] != pod && other != NULL && strcmp (other->owner_uid, p->owner_uid) == 0
-          && strcmp (slice_group (other), slice_group (p)) == 0)
+      if (sim->objects[i] != pod && !sim->objects[i]->foreign && other != NULL
+          && strcmp (other->cluster, p->cluster) == 0 && strcmp (slice_group (other), slice_group (p)) == 0)
         compare_with (p, other);
     }
   if (sim->overlap)

@@ -61,6 +61,7 @@ enum mistake
   DELETES_FOREIGN,
   RESTLESS_LEDGER,
   KEEPS_SURPLUS,
+  FORGETS_PREDECESSOR,
 };
 
 const struct mutation sim_mutations[] = {
@@ -77,6 +78,7 @@ const struct mutation sim_mutations[] = {
   [DELETES_FOREIGN] = { "whatever has our label is ours", "a foreign pod is deleted" },
   [RESTLESS_LEDGER] = { "the ledger is written in every pass", "something is written|no rest" },
   [KEEPS_SURPLUS] = { "scale-down does not happen", "were asked for" },
+  [FORGETS_PREDECESSOR] = { "pods of an earlier cluster hold no index", "still carries it|the same worker id" },
 };
 const size_t sim_nmutations = ARRAY_LEN (sim_mutations);
 
@@ -188,6 +190,13 @@ spoil_ledger (struct ray_plan *plan)
     }
 }
 
+static bool
+is_overlooked (const struct ray_pod *pod, const struct ray_cluster *cluster)
+{
+  return (sim->mutation == IGNORES_TERMINATING && pod->deletion_ms != 0)
+         || (sim->mutation == FORGETS_PREDECESSOR && ray_pod_of_predecessor (pod, cluster));
+}
+
 /* Copies of the digests, changed; they live as long as the history. */
 static const struct ray_pod *
 as_seen (const struct ray_pod *pod)
@@ -213,7 +222,7 @@ __wrap_ray_plan_make (struct ray_plan *plan, const struct ray_cluster *cluster, 
   seen.pods = pods;
   seen.npods = 0;
   for (size_t i = 0; i < observed->npods; i++)
-    if (sim->mutation != IGNORES_TERMINATING || observed->pods[i]->deletion_ms == 0)
+    if (!is_overlooked (observed->pods[i], cluster))
       pods[seen.npods++] = as_seen (observed->pods[i]);
   if (sim->mutation == FORGETS_LEDGER)
     json_drop (json_get (cluster->object, "metadata", "annotations"), RAY_ANNOTATION_SLICES);

@@ -63,6 +63,9 @@ make_pod (const struct world *w, const struct ray_op *op)
   json_set_str (metadata, "namespace", NAMESPACE);
   json_set_str (metadata, "uid", op->identity.name);
   json_set_str (metadata, "creationTimestamp", stamp);
+  json_set_str (owner, "apiVersion", "ray.io/v1");
+  json_set_str (owner, "kind", "RayCluster");
+  json_set_str (owner, "name", w->cluster.name);
   json_set_str (owner, "uid", w->cluster.uid);
   json_set_bool (owner, "controller", true);
   json_set_str (labels, RAY_LABEL_CLUSTER, w->cluster.name);

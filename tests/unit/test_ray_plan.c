@@ -314,6 +314,14 @@ test_with_autoscaling_only_named_workers_go (void **state)
   world_free (&w);
 }
 
+/* The RayCluster was deleted and made again: the pods are those of its predecessor. */
+static void
+succeed (struct world *w)
+{
+  json_set_str (json_obj (w->object, "metadata"), "uid", "uid-of-a-new-cluster");
+  json_drop (json_get (w->object, "metadata"), "annotations");
+}
+
 static void
 test_foreign_pods_are_left_alone_and_not_counted (void **state)
 {
@@ -322,14 +330,69 @@ test_foreign_pods_are_left_alone_and_not_counted (void **state)
   (void) state;
   world_init (&w, two_groups);
   world_settle (&w);
-  json_set_str (json_obj (w.object, "metadata"), "uid", "uid-of-a-new-cluster");
+  succeed (&w);
+  for (size_t i = 0; i < w.npods; i++)
+    w.pods[i]->cluster_owned = false; /* of a ReplicaSet, say */
+  for (int terminating = 0; terminating <= 1; terminating++)
+    {
+      world_plan (&w);
+      assert_int_equal (world_ops (&w, RAY_OP_DELETE_POD), 0);
+      assert_int_equal (world_ops (&w, RAY_OP_CREATE_POD), 7);
+      for (size_t i = 0; i < w.npods; i++)
+        world_delete (&w, i);
+    }
+  world_free (&w);
+}
+
+/* Their host names are the same, whether the garbage collector has come to them yet or not. */
+static void
+test_pods_of_a_predecessor_hold_their_index (void **state)
+{
+  struct world w;
+  size_t gone = 0;
+
+  (void) state;
+  world_init (&w, two_groups);
+  world_settle (&w);
+  succeed (&w);
+  world_plan (&w);
+  assert_int_equal (w.plan.nops, 0);
+  assert_int_equal (w.plan.requeue_ms, 0);
+  while (w.pods[gone] != world_find (&w, "cpu", 0, -1))
+    gone++;
+  world_vanish (&w, gone);
   world_plan (&w);
   assert_int_equal (world_ops (&w, RAY_OP_DELETE_POD), 0);
-  assert_int_equal (world_ops (&w, RAY_OP_CREATE_POD), 7);
+  assert_int_equal (world_ops (&w, RAY_OP_CREATE_POD), 1);
+  assert_string_equal (w.plan.ops[0].group->name, "cpu");
+  assert_int_equal (w.plan.ops[0].identity.replica_index, 0);
   for (size_t i = 0; i < w.npods; i++)
-    world_delete (&w, i); /* the garbage collector is at work: their host names are still in DNS */
+    world_delete (&w, i); /* the garbage collector is at work */
   world_plan (&w);
-  assert_int_equal (world_ops (&w, RAY_OP_CREATE_POD), 0);
+  assert_int_equal (world_ops (&w, RAY_OP_CREATE_POD), 1);
+  assert_int_equal (w.plan.requeue_ms, 30000 + ray_default_plan_options.terminating_timeout_ms);
+  w.now_ms += w.plan.requeue_ms;
+  world_plan (&w);
+  assert_int_equal (world_ops (&w, RAY_OP_CREATE_POD), 7);
+  world_free (&w);
+}
+
+/* More indices are taken than one plan makes pods: nothing is to be done, and that is not found out again and again. */
+static void
+test_many_pods_of_a_predecessor_are_waited_for_without_haste (void **state)
+{
+  struct world w;
+
+  (void) state;
+  world_init (&w, two_groups);
+  scale (&w, 0, 0);
+  scale (&w, 1, 1500);
+  world_settle (&w);
+  assert_int_equal (world_count (&w, "cpu"), 1500);
+  succeed (&w);
+  world_plan (&w);
+  assert_int_equal (w.plan.nops, 0);
+  assert_int_equal (w.plan.requeue_ms, 0);
   world_free (&w);
 }
 
@@ -944,6 +1007,8 @@ main (void)
     cmocka_unit_test (test_one_named_worker_takes_its_slice_and_its_name_does_not_return),
     cmocka_unit_test (test_with_autoscaling_only_named_workers_go),
     cmocka_unit_test (test_foreign_pods_are_left_alone_and_not_counted),
+    cmocka_unit_test (test_pods_of_a_predecessor_hold_their_index),
+    cmocka_unit_test (test_many_pods_of_a_predecessor_are_waited_for_without_haste),
     cmocka_unit_test (test_group_that_left_the_spec_is_drained),
     cmocka_unit_test (test_changed_number_of_hosts_replaces_the_slice),
     cmocka_unit_test (test_unlabelled_pods_of_old_kuberay_count_as_slices),

@@ -21,12 +21,14 @@ cache_on_change (struct cache *cache, cache_changed_fn fn, void *data)
 
 /* ---- items and their clusters ---- */
 
-static void
-drop_group_if_empty (struct cache *cache, struct group *group)
+void
+cache_drop_group_if_empty (struct cache *cache, struct group *group)
 {
   for (int kind = 0; kind < CACHE_KIND_MAX; kind++)
     if (group->members[kind] != NULL)
       return;
+  if (group->ndoubts > 0)
+    return; /* a pod may be there that a later cluster of this name must know of */
   HASH_DEL (cache->groups, group);
   cache_forget_notes (group);
   free (group->key);
@@ -42,8 +44,8 @@ cache_find_group (struct cache *cache, const char *key)
   return group;
 }
 
-static struct group *
-need_group (struct cache *cache, const char *key)
+struct group *
+cache_need_group (struct cache *cache, const char *key)
 {
   struct group *group = cache_find_group (cache, key);
 
@@ -67,7 +69,7 @@ item_detach (struct cache *cache, struct cache_item *item)
   DL_DELETE (group->members[item->kind], item);
   group->counts[item->kind]--;
   item->group = NULL;
-  drop_group_if_empty (cache, group);
+  cache_drop_group_if_empty (cache, group);
   cache_item_unref (item);
   return key;
 }
@@ -75,7 +77,7 @@ item_detach (struct cache *cache, struct cache_item *item)
 static void
 item_attach (struct cache *cache, struct cache_item *item, const char *group_key)
 {
-  struct group *group = need_group (cache, group_key);
+  struct group *group = cache_need_group (cache, group_key);
 
   item->group = group;
   DL_APPEND (group->members[item->kind], item);
@@ -141,7 +143,8 @@ replace (struct cache *cache, struct cache_source *source, struct cache_item *it
       if (old != NULL)
         memcpy (item->sightings, old->sightings, sizeof (item->sightings));
       note_sighting (item, source, from_answer);
-      need_group (cache, new_key); /* so that a group that is only refreshed does not go and lose what is noted of it */
+      cache_need_group (cache,
+                        new_key); /* so that a group that is only refreshed does not go and lose what is noted of it */
       old_key = old ? item_detach (cache, old) : NULL;
       item_attach (cache, item, new_key);
     }
@@ -312,12 +315,19 @@ void
 cache_free (struct cache *cache)
 {
   struct cache_item *item, *tmp;
+  struct group *group, *tmp_group;
 
   for (int kind = 0; kind < CACHE_KIND_MAX; kind++)
     HASH_ITER (hh, cache->items[kind], item, tmp)
       {
         free (item_detach (cache, item));
       }
+  HASH_ITER (hh, cache->groups, group, tmp_group)
+    {
+      while (group->ndoubts > 0)
+        free (group->doubts[--group->ndoubts]);
+      cache_drop_group_if_empty (cache, group);
+    }
   pthread_mutex_destroy (&cache->lock);
   free (cache);
 }

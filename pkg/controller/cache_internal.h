@@ -93,5 +93,7 @@ void cache_forget_notes (struct group *group);
 /* ---- cache.c, with the lock held ---- */
 
 struct group *cache_find_group (struct cache *cache, const char *key); /* NULL: there is none */
+struct group *cache_need_group (struct cache *cache, const char *key); /* makes it */
+void cache_drop_group_if_empty (struct cache *cache, struct group *group);
 
 #endif

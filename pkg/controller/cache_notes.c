@@ -86,8 +86,8 @@ cache_doubt_add (struct cache *cache, const char *key, const char *pod)
   struct group *group;
 
   pthread_mutex_lock (&cache->lock);
-  group = cache_find_group (cache, key);
-  if (group != NULL && find_doubt (group, pod) == group->ndoubts)
+  group = cache_need_group (cache, key);
+  if (find_doubt (group, pod) == group->ndoubts)
     {
       group->doubts = xgrow (group->doubts, group->ndoubts, &group->doubts_cap, sizeof (char *));
       group->doubts[group->ndoubts++] = xstrdup (pod);
@@ -121,6 +121,7 @@ cache_doubt_drop (struct cache *cache, const char *key, const char *pod)
     {
       free (group->doubts[i]);
       group->doubts[i] = group->doubts[--group->ndoubts];
+      cache_drop_group_if_empty (cache, group);
     }
   pthread_mutex_unlock (&cache->lock);
 }
@@ -138,7 +139,5 @@ cache_forget_notes (struct group *group)
 {
   cache_forget_memos (group);
   free (group->memos);
-  for (size_t i = 0; i < group->ndoubts; i++)
-    free (group->doubts[i]);
-  free (group->doubts);
+  free (group->doubts); /* empty, or the group would stay */
 }

@@ -101,8 +101,8 @@ bool cache_memo_get (struct cache *cache, const char *key, const char *id, struc
 void cache_memo_set (struct cache *cache, const char *key, const char *id, const struct cache_memo *memo);
 
 /* Pods of a cluster that may exist or not: the answer to their creation was lost. As long as the spec stays the same
- * their names say who they are, but a plan for another spec would not know of them; so each is asked for before the
- * next plan. */
+ * their names say who they are, but a plan for another spec, or for another cluster of that name, would not know of
+ * them; so each is asked for before the next plan. */
 void cache_doubt_add (struct cache *cache, const char *key, const char *pod);
 char *cache_doubt_any (struct cache *cache, const char *key); /* owned by the caller; NULL: none */
 void cache_doubt_drop (struct cache *cache, const char *key, const char *pod);

@@ -242,7 +242,10 @@ run (struct pass *p)
     }
   if (ret < 0 || !is_ours (&p->cluster))
     {
-      kube_queue_forget (p->c->queue, p->key);
+      if (settled)
+        kube_queue_forget (p->c->queue, p->key);
+      else
+        kube_queue_retry (p->c->queue, p->key);
       return ret == -EINVAL ? CONTROLLER_INVALID : CONTROLLER_OK;
     }
   if (json_get (p->cluster.object, "status") != NULL && !controller_children_known (p->c))

@@ -11,6 +11,8 @@ int64_t __wrap_clock_mono_us (void);
 int64_t __wrap_clock_wall_ms (void);
 void __wrap_ray_plan_make (struct ray_plan *plan, const struct ray_cluster *cluster,
                            const struct ray_observed *observed, const struct ray_plan_options *options, int64_t now_ms);
+void __wrap_cache_doubt_add (struct cache *cache, const char *key, const char *pod);
+void __real_cache_doubt_add (struct cache *cache, const char *key, const char *pod);
 void __real_ray_plan_make (struct ray_plan *plan, const struct ray_cluster *cluster,
                            const struct ray_observed *observed, const struct ray_plan_options *options, int64_t now_ms);
 
@@ -62,6 +64,7 @@ enum mistake
   RESTLESS_LEDGER,
   KEEPS_SURPLUS,
   FORGETS_PREDECESSOR,
+  FORGETS_DOUBTS,
 };
 
 const struct mutation sim_mutations[] = {
@@ -79,6 +82,8 @@ const struct mutation sim_mutations[] = {
   [RESTLESS_LEDGER] = { "the ledger is written in every pass", "something is written|no rest" },
   [KEEPS_SURPLUS] = { "scale-down does not happen", "were asked for" },
   [FORGETS_PREDECESSOR] = { "pods of an earlier cluster hold no index", "still carries it|the same worker id" },
+  [FORGETS_DOUBTS]
+  = { "a creation that was not answered is forgotten", "the same worker id|the same replica index|too many" },
 };
 const size_t sim_nmutations = ARRAY_LEN (sim_mutations);
 
@@ -229,4 +234,11 @@ __wrap_ray_plan_make (struct ray_plan *plan, const struct ray_cluster *cluster, 
   __real_ray_plan_make (plan, cluster, &seen, options, now_ms);
   spoil_plan (plan, cluster, observed);
   spoil_ledger (plan);
+}
+
+void
+__wrap_cache_doubt_add (struct cache *cache, const char *key, const char *pod)
+{
+  if (sim->mutation != FORGETS_DOUBTS)
+    __real_cache_doubt_add (cache, key, pod);
 }

@@ -28,8 +28,8 @@
 #define SECONDS 90
 #define FAILURES_SHOWN 5 /* by each process */
 #define PROCESSES 2
-/* Every mistake must show within so many. */
-#define HISTORIES_PER_MUTATION 150
+/* Every mistake must show within so many; most do within a hundred. */
+#define HISTORIES_PER_MUTATION 3000
 
 static uint64_t
 setting (const char *name, uint64_t fallback)

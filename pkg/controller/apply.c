@@ -8,8 +8,6 @@
 /* Pods one pass may create or delete; the rest waits for its turn behind other clusters (design §3.5, fairness). */
 #define MAX_OPS_PER_PASS 256
 #define BATCH_WINDOW 64
-/* Names tried for one pod when others' pods wear them. */
-#define MAX_RENAMES 5
 
 struct batch
 {
@@ -309,7 +307,7 @@ retry_under_other_name (struct batch *b, size_t i)
 {
   struct ray_op *op = &b->plan->ops[i];
 
-  for (int attempt = 1; attempt <= MAX_RENAMES; attempt++)
+  for (int attempt = 1; attempt < RAY_NAME_ATTEMPTS; attempt++)
     {
       struct kube_request request = { 0 };
       cleanup_response struct kube_response response = { 0 };

@@ -57,20 +57,36 @@ cache_need_group (struct cache *cache, const char *key)
   return group;
 }
 
-/* Takes the item out of the hash, its group and the cache's reference; returns its group's key (owned by the caller).
- */
-static char *
-item_detach (struct cache *cache, struct cache_item *item)
+/* Who was known and is gone leaves its name behind. */
+static void
+remember (const struct cache_item *item, struct group *group)
+{
+  if (item->kind == CACHE_POD && group != NULL)
+    recent_add (&group->gone, item->u.pod->name, clock_mono_ms ());
+}
+
+/* Takes the item out of the hash, its group and the cache's reference; the group stays. Returns its group. */
+static struct group *
+item_unlink (struct cache *cache, struct cache_item *item)
 {
   struct group *group = item->group;
-  char *key = xstrdup (group->key);
 
   HASH_DEL (cache->items[item->kind], item);
   DL_DELETE (group->members[item->kind], item);
   group->counts[item->kind]--;
   item->group = NULL;
-  cache_drop_group_if_empty (cache, group);
   cache_item_unref (item);
+  return group;
+}
+
+/* The same, and the group goes with its last member; returns its group's key (owned by the caller). */
+static char *
+item_detach (struct cache *cache, struct cache_item *item)
+{
+  struct group *group = item_unlink (cache, item);
+  char *key = xstrdup (group->key);
+
+  cache_drop_group_if_empty (cache, group);
   return key;
 }
 
@@ -125,6 +141,7 @@ replace (struct cache *cache, struct cache_source *source, struct cache_item *it
   cleanup_free char *old_key = NULL;
   cleanup_free char *new_key = group_key;
   struct cache_item *old;
+  struct group *left = NULL;
   bool keep, same_shape;
 
   pthread_mutex_lock (&cache->lock);
@@ -143,11 +160,17 @@ replace (struct cache *cache, struct cache_source *source, struct cache_item *it
       if (old != NULL)
         memcpy (item->sightings, old->sightings, sizeof (item->sightings));
       note_sighting (item, source, from_answer);
-      cache_need_group (cache,
-                        new_key); /* so that a group that is only refreshed does not go and lose what is noted of it */
-      old_key = old ? item_detach (cache, old) : NULL;
+      if (old != NULL)
+        {
+          left = item_unlink (cache, old);
+          old_key = xstrdup (left->key);
+        }
       item_attach (cache, item, new_key);
+      if (left != NULL)
+        cache_drop_group_if_empty (cache, left); /* only now: what is noted of it must outlive its refreshing */
     }
+  else if (old == NULL)
+    remember (item, cache_find_group (cache, new_key));
   pthread_mutex_unlock (&cache->lock);
   if (keep && !same_shape)
     notify (cache, new_key, source->kind);
@@ -186,6 +209,7 @@ let_go (struct cache *cache, struct cache_item *item, const struct cache_source 
   for (size_t i = 0; i < CACHE_VIEWS; i++)
     if (item->sightings[i].source != NULL)
       return NULL;
+  remember (item, item->group);
   return item_detach (cache, item);
 }
 

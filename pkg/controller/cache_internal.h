@@ -56,6 +56,7 @@ struct group
   size_t nmemos, memos_cap;
   char **doubts; /* names of pods */
   size_t ndoubts, doubts_cap;
+  struct recent gone; /* pods */
   UT_hash_handle hh;
 };
 

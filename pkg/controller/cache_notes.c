@@ -140,4 +140,5 @@ cache_forget_notes (struct group *group)
   cache_forget_memos (group);
   free (group->memos);
   free (group->doubts); /* empty, or the group would stay */
+  recent_free (&group->gone);
 }

@@ -43,6 +43,7 @@ cache_snapshot_take (struct cache *cache, const char *key, struct cache_snapshot
           hold (s, item);
           s->children[s->nchildren++] = item->u.child;
         }
+      s->observed.gone = recent_copy (&group->gone, clock_mono_ms (), &s->observed.ngone);
       s->cluster = group->members[CACHE_CLUSTER];
       if (s->cluster != NULL)
         {
@@ -66,6 +67,7 @@ cache_snapshot_drop (struct cache_snapshot *s)
   free (s->items);
   free (s->observed.pods);
   free (s->observed.services);
+  free (s->observed.gone);
   free (s->children);
   *s = (struct cache_snapshot){ 0 };
 }

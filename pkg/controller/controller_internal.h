@@ -8,6 +8,19 @@
 
 #include "controller/controller.h"
 
+/* ---- recent.c ---- */
+
+/* Names of pods that were there a moment ago. Bounded in number and in time. */
+struct recent
+{
+  struct recent_name *names; /* oldest first */
+  size_t count, cap;
+};
+void recent_add (struct recent *recent, const char *name, int64_t now_ms);
+/* Those that are not too old, in one allocation; *count: how many. NULL when there are none. */
+const char **recent_copy (const struct recent *recent, int64_t now_ms, size_t *count);
+void recent_free (struct recent *recent);
+
 /* ---- the cache: cache.c, cache_item.c, cache_view.c, cache_notes.c ---- */
 
 enum cache_kind

@@ -87,6 +87,8 @@ struct ray_observed
   size_t npods;
   const struct ray_service **services;
   size_t nservices;
+  const char **gone; /* names of pods that were there and went lately: the ledger may not know of them */
+  size_t ngone;
 };
 
 /* A pod is ours when its controller owner is this very cluster (by uid). */
@@ -149,7 +151,9 @@ void ray_plan_free (struct ray_plan *plan);
  * cluster, but nothing counts as having been complete, and so as lost. Owned by the caller. */
 char *ray_slices_unseen (const char *text);
 
-/* The create was answered 409 and the pod of that name is somebody else's: takes the next name of this identity. */
+/* The create was answered 409 and the pod of that name is somebody else's: takes the next name of this identity, from
+ * attempt 1 on. An identity has no more names than this. */
+#define RAY_NAME_ATTEMPTS 6
 void ray_op_rename (struct ray_op *op, const struct ray_cluster *cluster, int attempt);
 
 #endif

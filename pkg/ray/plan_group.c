@@ -233,6 +233,24 @@ tend_kept (struct ray_planner *p, const struct ray_group *group, const struct ra
     }
 }
 
+/* Names that must not come back: the autoscaler still waits for a pod of this name to go, or one has just gone, perhaps
+ * before it was written down. */
+static bool
+is_spent (const struct ray_planner *p, const struct ray_op *op)
+{
+  struct ray_pod_names names;
+  const cJSON *item;
+
+  ray_pod_names (&names, op->name_seed, p->cluster, op->group);
+  cJSON_ArrayForEach (item, op->group->workers_to_delete)
+    if (ray_pod_names_have (&names, log_nonnull (cJSON_GetStringValue (item))))
+      return true;
+  for (size_t i = 0; i < p->observed->ngone; i++)
+    if (ray_pod_names_have (&names, p->observed->gone[i]))
+      return true;
+  return false;
+}
+
 static void
 start_slice (struct ray_planner *p, const struct ray_group *group, int64_t index)
 {
@@ -250,9 +268,8 @@ start_slice (struct ray_planner *p, const struct ray_group *group, int64_t index
   for (int64_t host = 0; host < group->hosts; host++)
     create_pod (p, group, name, index, host);
   for (size_t i = first; i < p->plan->nops; i++)
-    if (ray_group_lists (group, p->plan->ops[i].identity.name) && ray_ledger_holds (index))
+    if (is_spent (p, &p->plan->ops[i]) && ray_ledger_holds (index))
       {
-        /* The autoscaler still waits for a pod of this name to go: it must not come back. */
         p->plan->nops = first;
         entry.incarnation++;
         ray_ledger_set (&p->ledger, group->name, index, entry);

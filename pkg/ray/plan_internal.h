@@ -76,7 +76,6 @@ void ray_slices_read (struct ray_slices *slices, const struct ray_cluster *clust
                       const struct ray_observed *observed, const struct ray_ledger *ledger,
                       const struct ray_plan_options *options);
 void ray_slices_free (struct ray_slices *slices);
-bool ray_group_lists (const struct ray_group *group, const char *pod_name); /* in workersToDelete */
 #define cleanup_slices __attribute__ ((cleanup (ray_slices_free)))
 
 /* ---- plan_names.c ---- */
@@ -87,6 +86,14 @@ void ray_replica_name (char out[RAY_NAME_SIZE], const struct ray_cluster *cluste
 /* What the names of one pod are made from (ray_op.name_seed). */
 uint64_t ray_pod_seed (const struct ray_cluster *cluster, const struct ray_group *group,
                        const struct ray_identity *identity, uint32_t incarnation);
+/* The names that stand for one seed: the first, and those taken after a collision. */
+struct ray_pod_names
+{
+  char names[RAY_NAME_ATTEMPTS][RAY_NAME_SIZE];
+};
+void ray_pod_names (struct ray_pod_names *names, uint64_t seed, const struct ray_cluster *cluster,
+                    const struct ray_group *group);
+bool ray_pod_names_have (const struct ray_pod_names *names, const char *name);
 /* "{cluster}-head" (facts/kuberay.md §0.2, PodName). */
 void ray_fixed_head_name (char out[RAY_NAME_SIZE], const struct ray_cluster *cluster);
 /* Whether the names that (index, incarnation) stands for are, or may still be, those of `slice`. */

@@ -5,9 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-/* How many names of one identity a worn name is compared with: the first, and those taken after a collision. */
-#define NAME_ATTEMPTS 3
-
 static uint64_t
 identity_hash (const struct ray_cluster *cluster, const char *what, const char *who, int64_t a, int64_t b)
 {
@@ -61,23 +58,36 @@ ray_op_rename (struct ray_op *op, const struct ray_cluster *cluster, int attempt
   pod_name (op->identity.name, cluster, op->group, op->name_seed, attempt);
 }
 
+void
+ray_pod_names (struct ray_pod_names *names, uint64_t seed, const struct ray_cluster *cluster,
+               const struct ray_group *group)
+{
+  for (int attempt = 0; attempt < RAY_NAME_ATTEMPTS; attempt++)
+    pod_name (names->names[attempt], cluster, group, seed, attempt);
+}
+
+bool
+ray_pod_names_have (const struct ray_pod_names *names, const char *name)
+{
+  for (int attempt = 0; attempt < RAY_NAME_ATTEMPTS; attempt++)
+    if (strcmp (names->names[attempt], name) == 0)
+      return true;
+  return false;
+}
+
 bool
 ray_slice_wears_name (const struct ray_slice *slice, const struct ray_cluster *cluster, const struct ray_group *group,
                       uint32_t incarnation)
 {
   struct ray_identity identity = { .replica_index = slice->index };
-  char name[RAY_NAME_SIZE];
+  struct ray_pod_names names;
+  char replica[RAY_NAME_SIZE];
 
   if (group->hosts > 1)
     {
-      ray_replica_name (name, cluster, group, slice->index, incarnation);
-      return strcmp (name, slice->replica_name) == 0;
+      ray_replica_name (replica, cluster, group, slice->index, incarnation);
+      return strcmp (replica, slice->replica_name) == 0;
     }
-  for (int attempt = 0; attempt < NAME_ATTEMPTS; attempt++)
-    {
-      pod_name (name, cluster, group, ray_pod_seed (cluster, group, &identity, incarnation), attempt);
-      if (strcmp (name, slice->pods[0]->name) == 0)
-        return true;
-    }
-  return false;
+  ray_pod_names (&names, ray_pod_seed (cluster, group, &identity, incarnation), cluster, group);
+  return ray_pod_names_have (&names, slice->pods[0]->name);
 }

@@ -29,8 +29,8 @@ belongs (const struct ray_pod *pod, const struct ray_cluster *cluster, const str
   return text_eq (pod->node_type, "worker") && text_eq (pod->group, group->name);
 }
 
-bool
-ray_group_lists (const struct ray_group *group, const char *pod_name)
+static bool
+is_listed (const struct ray_group *group, const char *pod_name)
 {
   const cJSON *item;
 
@@ -116,7 +116,7 @@ judge (struct ray_slice *slice, const struct ray_cluster *cluster, const struct 
 
       slice->live += pod->deletion_ms == 0;
       slice->ready &= pod->ready && pod->deletion_ms == 0;
-      slice->listed |= ray_group_lists (group, pod->name);
+      slice->listed |= is_listed (group, pod->name);
       if (pod->created_ms < slice->created_ms)
         slice->created_ms = pod->created_ms;
       if (expires > slice->expires_ms)

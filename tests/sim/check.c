@@ -77,6 +77,7 @@ check_create (const struct call *call, const struct object *pod)
       sim_fail ("a pod without label or owner is created: %s", pod->name);
       return;
     }
+  check_name (call, p);
   r = slice_record_of (p);
   for (size_t i = 0; i < sim->nobjects; i++)
     {

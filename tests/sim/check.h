@@ -37,4 +37,8 @@ struct window
 };
 const struct ray_cluster *window_next (struct window *w); /* NULL at the end */
 
+/* ---- check_names.c ---- */
+
+void check_name (const struct call *call, const struct ray_pod *p); /* when it is created */
+
 #endif

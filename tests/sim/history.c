@@ -379,6 +379,7 @@ sim_run (uint64_t seed, int mutation, bool verbose, struct sim_result *result)
   calls_free ();
   server_free ();
   free (history.slices);
+  free (history.known);
   for (size_t i = 0; i < history.nlies; i++)
     free (history.lies[i]);
   free (history.lies);

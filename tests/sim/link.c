@@ -65,6 +65,7 @@ enum mistake
   KEEPS_SURPLUS,
   FORGETS_PREDECESSOR,
   FORGETS_DOUBTS,
+  FORGETS_GONE,
 };
 
 const struct mutation sim_mutations[] = {
@@ -229,6 +230,8 @@ __wrap_ray_plan_make (struct ray_plan *plan, const struct ray_cluster *cluster, 
   for (size_t i = 0; i < observed->npods; i++)
     if (!is_overlooked (observed->pods[i], cluster))
       pods[seen.npods++] = as_seen (observed->pods[i]);
+  if (sim->mutation == FORGETS_GONE)
+    seen.ngone = 0;
   if (sim->mutation == FORGETS_LEDGER)
     json_drop (json_get (cluster->object, "metadata", "annotations"), RAY_ANNOTATION_SLICES);
   __real_ray_plan_make (plan, cluster, &seen, options, now_ms);

@@ -71,6 +71,7 @@ bool operator_work (struct operator* op)
     return false;
   worker->cluster_view = informer_seen (op, KIND_CLUSTER);
   worker->pod_view = informer_seen (op, KIND_POD);
+  worker->began = sim->steps;
   sim_trace ("op%d looks at %s", op->number, worker->key);
   sim->running = worker;
   worker->fiber = fiber_start (run_pass, worker);

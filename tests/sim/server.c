@@ -62,7 +62,7 @@ record (enum kind kind, struct revision *before, struct revision *after)
 
   sim->log = xgrow (sim->log, sim->nlog, &sim->log_cap, sizeof (*sim->log));
   change = &sim->log[sim->nlog++];
-  *change = (struct change){ kind, after ? after->rv : ++sim->rv, before, after };
+  *change = (struct change){ kind, after ? after->rv : ++sim->rv, sim->now_ms, before, after };
   if (after != NULL)
     after->refs++; /* `before` hands its reference from the store to the log */
   if (kind == KIND_POD)

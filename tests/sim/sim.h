@@ -55,6 +55,7 @@ struct change
 {
   enum kind kind;
   uint64_t rv;
+  int64_t ms;
   struct revision *before, *after; /* NULL: created, removed */
 };
 
@@ -77,6 +78,7 @@ struct worker
   struct fiber *fiber; /* NULL: idle */
   char *key;
   uint64_t cluster_view, pod_view; /* what the watches had brought when this pass began, at the least */
+  uint64_t began;                  /* the step */
 };
 
 struct kube_client
@@ -122,7 +124,7 @@ struct call
   cJSON *body;
   struct kube_response response;
   char key[128]; /* of the pass */
-  uint64_t cluster_view, pod_view;
+  uint64_t cluster_view, pod_view, pass_began;
 };
 
 bool call_serve_one (void);   /* false: none waits */
@@ -175,6 +177,14 @@ struct slice_record
   uint64_t broken_rv; /* when it last lost a host, 0: never */
 };
 
+struct known_pod
+{
+  char uid[16];
+  int operator_number;
+  uint64_t step; /* when it first heard of it */
+};
+
+void check_known (const struct operator* op, const struct revision *pod); /* its watch tells it of the pod */
 void check_pod_changed (const struct change *change);
 void check_cluster_changed (const struct change *change);
 void check_create (const struct call *call, const struct object *pod);
@@ -217,6 +227,8 @@ struct sim
 
   struct slice_record *slices;
   size_t nslices, slices_cap;
+  struct known_pod *known;
+  size_t nknown, known_cap;
   struct ray_pod **lies; /* digests a mutation made up */
   size_t nlies, lies_cap;
   uint64_t steps, writes, passes;

@@ -55,6 +55,7 @@ call_send (struct operator* op, const struct kube_request *request)
   snprintf (call->key, sizeof (call->key), "%s", worker->key);
   call->cluster_view = worker->cluster_view;
   call->pod_view = worker->pod_view;
+  call->pass_began = worker->began;
   sim->calls = xgrow (sim->calls, sim->ncalls, &sim->calls_cap, sizeof (struct call *));
   sim->calls[sim->ncalls++] = call;
   if (op->cut_off)

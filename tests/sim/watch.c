@@ -121,13 +121,21 @@ take_snapshot (struct kube_informer *inf)
 }
 
 static void
+tell (struct kube_informer *inf, const struct revision *v, uint64_t rv)
+{
+  inf->handler.upsert (inf->handler.data, v->json, rv);
+  if (inf->kind == KIND_POD)
+    check_known (inf->op, v);
+}
+
+static void
 take_page (struct kube_informer *inf)
 {
   for (size_t i = 0; i < PAGE && inf->next < inf->nlist; i++)
     {
       const struct revision *v = inf->list[inf->next++];
 
-      inf->handler.upsert (inf->handler.data, v->json, v->rv);
+      tell (inf, v, v->rv);
     }
   if (inf->next < inf->nlist)
     return;
@@ -145,7 +153,7 @@ take_change (struct kube_informer *inf, const struct change *change)
   if (change->kind != inf->kind)
     return false;
   if (matches (inf, change->after))
-    inf->handler.upsert (inf->handler.data, change->after->json, change->rv);
+    tell (inf, change->after, change->rv);
   else if (matches (inf, change->before))
     inf->handler.remove (inf->handler.data, change->before->json, change->rv);
   else

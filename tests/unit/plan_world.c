@@ -39,7 +39,8 @@ world_free (struct world *w)
 void
 world_plan (struct world *w)
 {
-  struct ray_observed observed = { .pods = (const struct ray_pod **) w->pods, .npods = w->npods };
+  struct ray_observed observed
+      = { .pods = (const struct ray_pod **) w->pods, .npods = w->npods, .gone = w->gone, .ngone = w->ngone };
   struct error err = { 0 };
 
   ray_plan_free (&w->plan);

@@ -11,6 +11,8 @@ struct world
   struct ray_cluster cluster; /* decoded anew by world_plan */
   struct ray_pod **pods;
   size_t npods, cap;
+  const char **gone; /* names that the planner is told of as just gone */
+  size_t ngone;
   int64_t now_ms;
   struct ray_plan_options options;
   struct ray_plan plan; /* the last one */

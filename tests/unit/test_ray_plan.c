@@ -604,6 +604,69 @@ test_pods_that_vanished_unseen_come_back_under_other_names (void **state)
   world_free (&w);
 }
 
+/* Made and gone before a plan could write them down. The hosts of a slice that begins anew are among them. */
+static void
+test_pods_that_came_and_went_between_two_plans_do_not_come_back (void **state)
+{
+  struct world w;
+  char names[7][RAY_NAME_SIZE];
+  const char *gone[7];
+
+  (void) state;
+  world_init (&w, two_groups);
+  world_plan (&w);
+  assert_int_equal (w.plan.nops, ARRAY_LEN (names));
+  for (size_t i = 0; i < w.plan.nops; i++)
+    gone[i] = memcpy (names[i], w.plan.ops[i].identity.name, RAY_NAME_SIZE);
+  w.gone = gone;
+  w.ngone = ARRAY_LEN (gone);
+  world_plan (&w);
+  assert_string_equal (w.plan.ledger, "headgroup=1;tpu=1;cpu=1,1");
+  for (size_t i = 0; i < w.plan.nops; i++)
+    for (size_t k = 0; k < ARRAY_LEN (names); k++)
+      assert_string_not_equal (w.plan.ops[i].identity.name, names[k]);
+  world_settle (&w);
+  assert_int_equal (world_count (&w, "tpu"), 4);
+  world_free (&w);
+}
+
+/* {cluster}-head is the name of every head, so that it may come back. */
+static void
+test_a_fixed_head_name_may_come_back_at_once (void **state)
+{
+  static const char *gone[] = { "c-head" };
+  struct world w;
+
+  (void) state;
+  world_init (&w, two_groups);
+  w.options.fixed_head_name = true;
+  w.gone = gone;
+  w.ngone = 1;
+  world_plan (&w);
+  assert_string_equal (w.plan.ops[0].identity.name, "c-head");
+  world_free (&w);
+}
+
+/* Other people's pods had the first names, so that it wears the last. */
+static void
+test_a_pod_is_known_by_every_name_it_may_have (void **state)
+{
+  struct world w;
+  struct ray_op *op;
+
+  (void) state;
+  world_init (&w, two_groups);
+  json_set_str (json_obj (json_obj (w.object, "metadata"), "annotations"), RAY_ANNOTATION_SLICES, "cpu=,1");
+  world_plan (&w);
+  op = &w.plan.ops[w.plan.nops - 1];
+  assert_int_equal (op->identity.replica_index, 1);
+  ray_op_rename (op, &w.cluster, RAY_NAME_ATTEMPTS - 1);
+  world_apply (&w, NULL, NULL);
+  world_plan (&w);
+  assert_string_equal (w.plan.ledger, "cpu=0c,1c;headgroup=0c;tpu=0c");
+  world_free (&w);
+}
+
 static void
 test_the_head_goes_first (void **state)
 {
@@ -1018,6 +1081,9 @@ main (void)
     cmocka_unit_test (test_held_creations),
     cmocka_unit_test (test_dead_pods_are_replaced),
     cmocka_unit_test (test_pods_that_vanished_unseen_come_back_under_other_names),
+    cmocka_unit_test (test_pods_that_came_and_went_between_two_plans_do_not_come_back),
+    cmocka_unit_test (test_a_fixed_head_name_may_come_back_at_once),
+    cmocka_unit_test (test_a_pod_is_known_by_every_name_it_may_have),
     cmocka_unit_test (test_the_head_goes_first),
     cmocka_unit_test (test_head_stuck_terminating_is_replaced_after_the_timeout),
     cmocka_unit_test (test_fixed_head_name),

@@ -213,10 +213,17 @@ bool children_prune (struct controller *c, const struct ray_cluster *cluster, co
 
 /* ---- teardown.c ---- */
 
+/* What happens to the key next. */
+struct teardown_result
+{
+  bool retry;         /* after the queue's backoff */
+  int64_t requeue_ms; /* look again after this long; 0: no need */
+};
+
 /* The finalizer of clusters that keep state in Redis. True when the pass ends with it: the cluster is being deleted, or
- * its finalizer has just been written. *requeue_ms: look again after this long, 0: no need. */
+ * its finalizer has just been written. */
 bool teardown_run (struct controller *c, const struct ray_cluster *cluster, const struct ray_observed *observed,
-                   int64_t *requeue_ms);
+                   struct teardown_result *result);
 
 /* ---- report.c ---- */
 

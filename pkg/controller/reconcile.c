@@ -224,20 +224,32 @@ settle_doubts (struct pass *p)
     }
 }
 
+/* Whether the pass ends with it. */
+static bool
+tear_down (struct pass *p, const struct cache_snapshot *snapshot)
+{
+  struct teardown_result result;
+
+  p->ended = teardown_run (p->c, &p->cluster, &snapshot->observed, &result);
+  if (p->ended && result.retry)
+    kube_queue_retry (p->c->queue, p->key);
+  else if (p->ended)
+    kube_queue_forget (p->c->queue, p->key);
+  if (p->ended && result.requeue_ms > 0)
+    kube_queue_add_after (p->c->queue, p->key, result.requeue_ms);
+  return p->ended;
+}
+
 static enum controller_result
 run (struct pass *p)
 {
   cleanup_snapshot struct cache_snapshot snapshot = { 0 };
   bool settled = settle_doubts (p);
   int ret = observe (p, &snapshot);
-  int64_t requeue_ms;
 
   if (ret == 0 && !p->cluster.managed_elsewhere && p->cluster.deleting)
     {
-      p->ended = teardown_run (p->c, &p->cluster, &snapshot.observed, &requeue_ms);
-      kube_queue_forget (p->c->queue, p->key);
-      if (requeue_ms > 0)
-        kube_queue_add_after (p->c->queue, p->key, requeue_ms);
+      tear_down (p, &snapshot);
       return CONTROLLER_OK;
     }
   if (ret < 0 || !is_ours (&p->cluster))
@@ -258,13 +270,8 @@ run (struct pass *p)
   p->in_doubt = !settled;
   if (p->problems.count == 0 && settled)
     {
-      p->ended = teardown_run (p->c, &p->cluster, &snapshot.observed, &requeue_ms);
-      if (p->ended)
-        {
-          if (requeue_ms > 0)
-            kube_queue_add_after (p->c->queue, p->key, requeue_ms);
-          return CONTROLLER_REQUEUED;
-        }
+      if (tear_down (p, &snapshot))
+        return CONTROLLER_REQUEUED;
       tell_warnings (p);
       plan_and_apply (p, &snapshot);
     }

@@ -6,8 +6,9 @@
 
 /* Requests of one pass: look at the Job, make it, give up on it. */
 #define MAX_STEPS 4
-#define RETRY_MS 2000
-/* After a write the cache knows its answer; after a conflict the watch needs a moment. */
+/* The Job is polled: nobody watches Jobs. */
+#define POLL_MS 2000
+/* After writes that got on: the cache knows their answers. */
 #define AGAIN_MS 50
 
 struct work
@@ -16,7 +17,23 @@ struct work
   const struct ray_cluster *cluster;
   const struct ray_observed *observed;
   enum ray_job_state job;
+  struct teardown_result *result;
 };
+
+/* It did not work, or our picture is old: the queue's backoff says when to look again, so that a watch that is down
+ * does not become a loop of writes. */
+static void
+back_off (struct work *w)
+{
+  w->result->retry = true;
+}
+
+static void
+fail (struct work *w, const char *reason, const char *action, const char *message)
+{
+  report_event (w->c, w->cluster, KUBE_EVENT_WARNING, reason, action, message);
+  back_off (w);
+}
 
 static char *
 job_path (const struct work *w, const char *name)
@@ -27,7 +44,7 @@ job_path (const struct work *w, const char *name)
 /* ---- the finalizer ---- */
 
 /* Guarded by the version that was read: the list is replaced whole. */
-static int64_t
+static void
 write_finalizers (struct work *w, bool add)
 {
   cleanup_free char *path = controller_path ("/apis/ray.io/v1", w->cluster->namespace, "rayclusters", w->cluster->name);
@@ -49,17 +66,15 @@ write_finalizers (struct work *w, bool add)
   if (kube_ok (&response))
     {
       controller_observe (w->c, CACHE_CLUSTER, response.body);
-      return add ? 1 : 0;
+      w->result->requeue_ms = add ? 1 : 0;
     }
-  if (response.status != 409 && response.status != 404)
-    {
-      report_event (w->c, w->cluster, KUBE_EVENT_WARNING, "FailedToUpdateRayCluster", "Update", response.error.message);
-      return RETRY_MS;
-    }
-  return response.status == 404 ? 0 : AGAIN_MS;
+  else if (response.status == 409)
+    back_off (w);
+  else if (response.status != 404)
+    fail (w, "FailedToUpdateRayCluster", "Update", response.error.message);
 }
 
-static int64_t
+static void
 let_go (struct work *w, const struct ray_teardown *t)
 {
   if (t->forced)
@@ -70,12 +85,12 @@ let_go (struct work *w, const struct ray_teardown *t)
 
       report_event (w->c, w->cluster, KUBE_EVENT_WARNING, "ForceDeletedStuckCluster", "Cleanup", note);
     }
-  return write_finalizers (w, false);
+  write_finalizers (w, false);
 }
 
 /* ---- the Job ---- */
 
-static int64_t
+static void
 look_at_job (struct work *w)
 {
   char name[RAY_NAME_SIZE];
@@ -88,12 +103,10 @@ look_at_job (struct work *w)
   controller_request (w->c, &request, &response);
   if (response.status != 404 && !kube_ok (&response))
     {
-      report_event (w->c, w->cluster, KUBE_EVENT_WARNING, "FailedToCreateRedisCleanupJob", "Cleanup",
-                    response.error.message);
-      return RETRY_MS;
+      fail (w, "FailedToCreateRedisCleanupJob", "Cleanup", response.error.message);
+      return;
     }
   w->job = response.status == 404 ? RAY_JOB_ABSENT : ray_job_state (response.body);
-  return 0;
 }
 
 static bool
@@ -103,7 +116,7 @@ namespace_ends (const struct kube_response *response)
          && json_find (json_get (response->body, "details", "causes"), "reason", "NamespaceTerminating") != NULL;
 }
 
-static int64_t
+static void
 create_job (struct work *w)
 {
   cleanup_json cJSON *job = NULL;
@@ -125,15 +138,16 @@ create_job (struct work *w)
 
       report_event (w->c, w->cluster, KUBE_EVENT_NORMAL, "CreatedRedisCleanupJob", "Cleanup", note);
     }
-  else if (response.status != 409)
-    report_event (w->c, w->cluster, KUBE_EVENT_WARNING, "FailedToCreateRedisCleanupJob", "Cleanup", err.message);
   w->job = namespace_ends (&response) ? RAY_JOB_FORBIDDEN : RAY_JOB_RUNNING;
-  return w->job == RAY_JOB_FORBIDDEN ? 0 : RETRY_MS;
+  if (kube_ok (&response) || response.status == 409)
+    w->result->requeue_ms = POLL_MS;
+  else if (w->job == RAY_JOB_RUNNING)
+    fail (w, "FailedToCreateRedisCleanupJob", "Cleanup", err.message);
 }
 
 /* ---- pods ---- */
 
-static int64_t
+static void
 delete_pods (struct work *w)
 {
   cleanup_plan struct ray_plan plan = { 0 };
@@ -142,7 +156,10 @@ delete_pods (struct work *w)
   ray_plan_delete_all (&plan, w->cluster, w->observed, "the cluster is being deleted");
   apply_plan (w->c, w->cluster, &plan, atomic_load (&w->c->term), false, &applied);
   report_applied (w->c, w->cluster, &plan, &applied);
-  return applied.failure.reason != NULL ? RETRY_MS : AGAIN_MS;
+  if (applied.failure.reason == NULL && applied.deleted_heads + applied.deleted_workers > 0)
+    w->result->requeue_ms = AGAIN_MS;
+  else
+    back_off (w);
 }
 
 /* ---- the machine ---- */
@@ -154,41 +171,59 @@ decide (const struct work *w)
                             w->c->options.plan.terminating_timeout_ms, clock_wall_ms ());
 }
 
+static void
+take_step (struct work *w, const struct ray_teardown *t)
+{
+  switch (t->step)
+    {
+    case RAY_TEARDOWN_LOOK_AT_JOB:
+      look_at_job (w);
+      break;
+    case RAY_TEARDOWN_CREATE_JOB:
+      create_job (w);
+      break;
+    case RAY_TEARDOWN_DELETE_PODS:
+      delete_pods (w);
+      break;
+    case RAY_TEARDOWN_WAIT:
+      w->result->requeue_ms = t->requeue_ms;
+      break;
+    case RAY_TEARDOWN_ADD_FINALIZER:
+      write_finalizers (w, true);
+      break;
+    case RAY_TEARDOWN_REMOVE_FINALIZER:
+      let_go (w, t);
+      break;
+    case RAY_TEARDOWN_NOTHING:
+      break;
+    }
+}
+
+static bool
+is_last (enum ray_teardown_step step)
+{
+  return step == RAY_TEARDOWN_ADD_FINALIZER || step == RAY_TEARDOWN_REMOVE_FINALIZER || step == RAY_TEARDOWN_NOTHING;
+}
+
 bool
 teardown_run (struct controller *c, const struct ray_cluster *cluster, const struct ray_observed *observed,
-              int64_t *requeue_ms)
+              struct teardown_result *result)
 {
-  struct work w = { .c = c, .cluster = cluster, .observed = observed };
+  struct work w = { .c = c, .cluster = cluster, .observed = observed, .result = result };
   struct ray_teardown t = decide (&w);
 
-  *requeue_ms = 0;
+  *result = (struct teardown_result){ 0 };
   if (t.step == RAY_TEARDOWN_NOTHING)
     return cluster->deleting;
-  for (int i = 0; i < MAX_STEPS && *requeue_ms == 0 && controller_leads (c); i++, t = decide (&w))
-    switch (t.step)
-      {
-      case RAY_TEARDOWN_LOOK_AT_JOB:
-        *requeue_ms = look_at_job (&w);
+  for (int i = 0; i < MAX_STEPS && controller_leads (c); i++, t = decide (&w))
+    {
+      take_step (&w, &t);
+      if (result->retry)
+        result->requeue_ms = t.requeue_ms; /* the backoff may be longer than what is left of the cleanup's time */
+      if (is_last (t.step) || result->retry || result->requeue_ms > 0)
         break;
-      case RAY_TEARDOWN_CREATE_JOB:
-        *requeue_ms = create_job (&w);
-        break;
-      case RAY_TEARDOWN_DELETE_PODS:
-        *requeue_ms = delete_pods (&w);
-        break;
-      case RAY_TEARDOWN_WAIT:
-        *requeue_ms = t.requeue_ms;
-        break;
-      case RAY_TEARDOWN_ADD_FINALIZER:
-        *requeue_ms = write_finalizers (&w, true);
-        return true;
-      case RAY_TEARDOWN_REMOVE_FINALIZER:
-        *requeue_ms = let_go (&w, &t);
-        return true;
-      case RAY_TEARDOWN_NOTHING:
-        return true;
-      }
-  if (*requeue_ms == 0 && !controller_leads (c))
-    *requeue_ms = RETRY_MS;
+    }
+  if (!controller_leads (c))
+    back_off (&w); /* what was left undone may be this one's to do again */
   return true;
 }

@@ -72,7 +72,7 @@ next_by_job (enum ray_job_state job)
 {
   static const struct ray_teardown steps[] = {
     [RAY_JOB_UNKNOWN] = { .step = RAY_TEARDOWN_LOOK_AT_JOB },
-    [RAY_JOB_ABSENT] = { .step = RAY_TEARDOWN_CREATE_JOB, .requeue_ms = JOB_POLL_MS },
+    [RAY_JOB_ABSENT] = { .step = RAY_TEARDOWN_CREATE_JOB },
     [RAY_JOB_RUNNING] = { .step = RAY_TEARDOWN_WAIT, .requeue_ms = JOB_POLL_MS },
     [RAY_JOB_FINISHED] = { .step = RAY_TEARDOWN_REMOVE_FINALIZER },
     [RAY_JOB_FORBIDDEN] = { .step = RAY_TEARDOWN_REMOVE_FINALIZER,

@@ -150,24 +150,34 @@ plan_pods (struct ray_planner *p)
   drain_strays (p);
 }
 
+/* What did not find room in the text is not written again and again. */
+static void
+plan_ledger (struct ray_planner *p, const char *old)
+{
+  cleanup_free char *text = ray_ledger_print (&p->ledger);
+
+  if (strcmp (text, old) == 0)
+    return;
+  p->plan->ledger = take_ptr (text);
+  ray_plan_add (p, RAY_OP_WRITE_LEDGER, RAY_STAGE_LEDGER);
+}
+
 void
 ray_plan_make (struct ray_plan *plan, const struct ray_cluster *cluster, const struct ray_observed *observed,
                const struct ray_plan_options *options, int64_t now_ms)
 {
   struct ray_planner p
       = { .plan = plan, .cluster = cluster, .observed = observed, .options = options, .now_ms = now_ms };
+  const char *text = json_str (cluster->object, "metadata", "annotations", RAY_ANNOTATION_SLICES);
 
   *plan = (struct ray_plan){ 0 };
   if (cluster->deleting || cluster->managed_elsewhere)
     return;
-  ray_ledger_parse (&p.ledger, json_str (cluster->object, "metadata", "annotations", RAY_ANNOTATION_SLICES));
+  ray_ledger_parse (&p.ledger, text);
   ray_ledger_retain (&p.ledger, cluster);
   plan_pods (&p);
   if (p.ledger.changed)
-    {
-      plan->ledger = ray_ledger_print (&p.ledger);
-      ray_plan_add (&p, RAY_OP_WRITE_LEDGER, RAY_STAGE_LEDGER);
-    }
+    plan_ledger (&p, log_nonnull (text));
   ray_ledger_free (&p.ledger);
   order_ops (plan);
 }

@@ -12,10 +12,16 @@ struct ray_ledger_entry
   bool complete; /* every host existed at the same time once */
 };
 
+struct ray_ledger_slot
+{
+  uint32_t index;
+  struct ray_ledger_entry entry;
+};
+
 struct ray_ledger_group
 {
   char *name;
-  struct ray_ledger_entry *entries; /* by replica index */
+  struct ray_ledger_slot *slots; /* by replica index, ascending; what is not there is {0, false} */
   size_t count, cap;
 };
 
@@ -26,9 +32,13 @@ struct ray_ledger
   bool changed;
 };
 
-/* "v6e-16=0c,2c,,1;headgroup=1": per group, by index, the incarnation and a c once complete. What does not parse is
- * treated as absent: names may then repeat, nothing worse. */
+/* "v6e-16=0c,2c,,1,500:0c*40;headgroup=1": per group, by index, the incarnation and a c once complete. "500:" leaps to
+ * an index, "*40" is so many of the same. What does not parse is treated as absent: names may then repeat, nothing
+ * worse. */
 void ray_ledger_parse (struct ray_ledger *ledger, const char *text);
+/* At most RAY_LEDGER_MAX bytes, half of what all annotations of an object may have together: should it ever be more,
+ * first the incarnations of slices that were never complete go, then the highest indices. */
+#define RAY_LEDGER_MAX (128 * 1024)
 char *ray_ledger_print (const struct ray_ledger *ledger);
 bool ray_ledger_holds (int64_t index); /* beyond, nothing is written down */
 struct ray_ledger_entry ray_ledger_get (const struct ray_ledger *ledger, const char *group, int64_t index);

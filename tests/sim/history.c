@@ -193,12 +193,17 @@ step_operators (void)
   (sim->overlap ? disturb_pair : disturb_sole) ();
 }
 
+/* Somebody edits the quota of the namespace, or a policy comes and goes. */
 static void
 step_policies (void)
 {
-  bool *which = sim_chance (500) ? &sim->quota : &sim->denied;
-
-  *which = !*which && sim_chance (300);
+  if (sim_chance (500))
+    {
+      sim->quota = sim_chance (500) ? QUOTA_NONE : (int64_t) sim_pick (16);
+      sim_trace ("a quota of %lld pods", (long long) sim->quota);
+    }
+  else
+    sim->denied = !sim->denied && sim_chance (300);
 }
 
 static void
@@ -319,16 +324,38 @@ live_until (int64_t until_ms)
   sim_fail ("no rest: %d steps, and still something is going on", CALM_STEPS_MAX);
 }
 
+/* A quota that is just enough: for what is asked for and for what is there and will stay, other people's pods and those
+ * of dead nodes. Where an autoscaler has the say the operator may be left with more, and no quota is just enough. */
+static int64_t
+tight_quota (void)
+{
+  int64_t n = 0;
+
+  for (size_t i = 0; i < sim->nobjects; i++)
+    {
+      const struct object *object = sim->objects[i];
+
+      if (object->kind == KIND_CLUSTER && object->now->cluster->autoscaling)
+        return QUOTA_NONE;
+      if (object->kind == KIND_CLUSTER)
+        n += 1 + ray_cluster_desired_workers (object->now->cluster);
+      n += object->kind == KIND_POD && (object->foreign || (object->node >= 0 && sim->node_dead[object->node]));
+    }
+  return n;
+}
+
 /* The faults end; one operator is left, the old one or a new one; dead nodes come back, or stay dead for ever. */
 static void
 make_peace (void)
 {
   sim_trace ("peace");
   sim->calm = true;
-  sim->quota = sim->denied = false;
+  sim->denied = false;
   if (sim_chance (500))
     memset (sim->node_dead, 0, sizeof (sim->node_dead));
   sim->node_dead[0] = false; /* somewhere pods must be able to run */
+  sim->quota = sim_chance (500) ? QUOTA_NONE : tight_quota ();
+  sim_trace ("a quota of %lld pods", (long long) sim->quota);
   drop_operator (1);
   if (sim->operators[0] == NULL)
     sim->operators[0] = operator_start ();
@@ -370,7 +397,7 @@ play (void)
 void
 sim_run (uint64_t seed, int mutation, bool verbose, struct sim_result *result)
 {
-  struct sim history = { .seed = seed, .random = seed, .mutation = mutation, .verbose = verbose };
+  struct sim history = { .seed = seed, .random = seed, .mutation = mutation, .verbose = verbose, .quota = QUOTA_NONE };
 
   sim = &history;
   play ();
@@ -380,6 +407,7 @@ sim_run (uint64_t seed, int mutation, bool verbose, struct sim_result *result)
   server_free ();
   free (history.slices);
   free (history.known);
+  free (history.sent);
   for (size_t i = 0; i < history.nlies; i++)
     free (history.lies[i]);
   free (history.lies);

@@ -13,6 +13,8 @@ void __wrap_ray_plan_make (struct ray_plan *plan, const struct ray_cluster *clus
                            const struct ray_observed *observed, const struct ray_plan_options *options, int64_t now_ms);
 void __wrap_cache_doubt_add (struct cache *cache, const char *key, const char *pod);
 void __real_cache_doubt_add (struct cache *cache, const char *key, const char *pod);
+void __wrap_kube_queue_retry (struct kube_queue *q, const char *key);
+void __real_kube_queue_retry (struct kube_queue *q, const char *key);
 void __real_ray_plan_make (struct ray_plan *plan, const struct ray_cluster *cluster,
                            const struct ray_observed *observed, const struct ray_plan_options *options, int64_t now_ms);
 
@@ -66,6 +68,7 @@ enum mistake
   FORGETS_PREDECESSOR,
   FORGETS_DOUBTS,
   FORGETS_GONE,
+  KNOWS_NO_PATIENCE,
 };
 
 const struct mutation sim_mutations[] = {
@@ -80,9 +83,11 @@ const struct mutation sim_mutations[] = {
   [ONE_TOO_MANY] = { "one slice too many is made", "is too many" },
   [TEARS_DOWN_HEALTHY] = { "a healthy pod is deleted now and then", "without a reason" },
   [DELETES_FOREIGN] = { "whatever has our label is ours", "a foreign pod is deleted" },
-  [RESTLESS_LEDGER] = { "the ledger is written in every pass", "something is written|no rest" },
+  [RESTLESS_LEDGER] = { "the ledger is written although nothing happens", "something is written" },
   [KEEPS_SURPLUS] = { "scale-down does not happen", "were asked for" },
   [FORGETS_PREDECESSOR] = { "pods of an earlier cluster hold no index", "still carries it|the same worker id" },
+  [FORGETS_GONE] = { "pods that went too soon are forgotten", "comes back under the name" },
+  [KNOWS_NO_PATIENCE] = { "failures are tried again at once", "times within a second" },
   [FORGETS_DOUBTS]
   = { "a creation that was not answered is forgotten", "the same worker id|the same replica index|too many" },
 };
@@ -188,7 +193,7 @@ spoil_ledger (struct ray_plan *plan)
 
   if (sim->mutation != RESTLESS_LEDGER)
     return;
-  if (plan->ledger == NULL && plan->nops == 0)
+  if (sim->quiet && plan->ledger == NULL && plan->nops == 0)
     {
       op = add_op (plan, &write);
       op->why = "";
@@ -244,4 +249,13 @@ __wrap_cache_doubt_add (struct cache *cache, const char *key, const char *pod)
 {
   if (sim->mutation != FORGETS_DOUBTS)
     __real_cache_doubt_add (cache, key, pod);
+}
+
+void
+__wrap_kube_queue_retry (struct kube_queue *q, const char *key)
+{
+  if (sim->mutation == KNOWS_NO_PATIENCE)
+    kube_queue_add (q, key);
+  else
+    __real_kube_queue_retry (q, key);
 }

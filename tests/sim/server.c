@@ -229,13 +229,27 @@ parse_path (const char *path, struct target *t)
   return t->kind != KIND_MAX && (part[0] == '\0' || t->status);
 }
 
+int64_t
+server_pods_under_quota (void)
+{
+  int64_t n = 0;
+
+  for (size_t i = 0; i < sim->nobjects; i++)
+    {
+      const char *phase = log_nonnull (json_str (sim->objects[i]->now->json, "status", "phase"));
+
+      n += sim->objects[i]->kind == KIND_POD && strcmp (phase, "Failed") != 0 && strcmp (phase, "Succeeded") != 0;
+    }
+  return n;
+}
+
 static void
 serve_create (struct call *call, const struct target *t)
 {
   const char *name = log_nonnull (json_str (call->body, "metadata", "name"));
   struct object *object;
 
-  if (t->kind == KIND_POD && sim->quota)
+  if (t->kind == KIND_POD && server_pods_under_quota () >= sim->quota)
     server_refuse (call, 403, "Forbidden");
   else if (t->kind == KIND_POD && sim->denied)
     server_refuse (call, 422, "Invalid");

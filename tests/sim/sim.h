@@ -19,6 +19,7 @@
 #define SIM_WORKERS 2
 #define SIM_INFORMERS 16
 #define SIM_GRACE_MS 30000
+#define QUOTA_NONE INT64_MAX
 
 enum kind
 {
@@ -152,6 +153,7 @@ void server_serve (struct call *call); /* carries out the request and fills call
 void server_refuse (struct call *call, int status, const char *reason);
 void server_free (void);
 bool server_cluster_exists (const char *uid);
+int64_t server_pods_under_quota (void); /* of which the quota speaks: all that have not ended */
 void revision_unref (struct revision *version);
 
 /* ---- nodes.c: kubelets, node failures, garbage collection, other people's pods ---- */
@@ -182,6 +184,12 @@ struct known_pod
   char uid[16];
   int operator_number;
   uint64_t step; /* when it first heard of it */
+};
+
+struct sent
+{
+  uint64_t what; /* a hash of who, the verb and the object */
+  int64_t ms;
 };
 
 void check_known (const struct operator* op, const struct revision *pod); /* its watch tells it of the pod */
@@ -216,7 +224,8 @@ struct sim
   size_t nlog, log_cap;
   uint64_t rv;
   unsigned uids;
-  bool quota, denied;
+  int64_t quota; /* pods that may be in the namespace at one time; QUOTA_NONE: any number */
+  bool denied;
   bool node_dead[SIM_NODES];
 
   struct call **calls;
@@ -227,6 +236,8 @@ struct sim
 
   struct slice_record *slices;
   size_t nslices, slices_cap;
+  struct sent *sent;
+  size_t nsent, sent_cap;
   struct known_pod *known;
   size_t nknown, known_cap;
   struct ray_pod **lies; /* digests a mutation made up */

@@ -83,26 +83,57 @@ order_ops (struct ray_plan *plan)
   plan->cap = plan->nops;
 }
 
-/* upgradeStrategy Recreate (§2.4): the head carries the hash of the spec it was made from, and speaks for all pods. One
- * of another operator tells nothing: it is replaced by ours, and counts from then on. Returns whether all pods go. */
-static bool
-recreate (struct ray_planner *p)
+static const struct ray_pod *
+live_head (const struct ray_planner *p)
 {
-  static const char why[] = "the spec has changed, and spec.upgradeStrategy is Recreate";
-  char hash[RAY_RECREATE_HASH_SIZE];
   const struct ray_pod *head = NULL;
 
-  if (!text_eq (json_str (p->cluster->object, "spec", "upgradeStrategy", "type"), "Recreate"))
-    return false;
   for (size_t i = 0; i < p->observed->npods; i++)
     if (ray_pod_owned (p->observed->pods[i], p->cluster) && text_eq (p->observed->pods[i]->node_type, "head")
         && p->observed->pods[i]->deletion_ms == 0)
       head = p->observed->pods[i];
-  if (head == NULL)
+  return head;
+}
+
+/* Workers whose group was changed since they were made; those of another operator tell nothing. Returns how many. */
+static size_t
+delete_outdated_workers (struct ray_planner *p, const char *why)
+{
+  size_t before = p->plan->nops;
+
+  for (size_t g = 0; g < p->cluster->ngroups; g++)
+    {
+      const struct ray_group *group = &p->cluster->groups[g];
+      uint64_t hash = ray_template_hash (group);
+
+      for (size_t i = 0; i < p->observed->npods; i++)
+        {
+          const struct ray_pod *pod = p->observed->pods[i];
+
+          if (ray_pod_owned (pod, p->cluster) && text_eq (pod->node_type, "worker") && text_eq (pod->group, group->name)
+              && pod->template_hash != 0 && pod->template_hash != hash)
+            ray_plan_delete_pod (p, group, pod, why);
+        }
+    }
+  return p->plan->nops - before;
+}
+
+/* upgradeStrategy Recreate (§2.4): the head carries the hash of the spec it was made from, and speaks for all pods. One
+ * of another operator tells nothing: it is replaced by ours, and counts from then on. A head that was lost between the
+ * change and its discovery told nobody, so that old workers are found by themselves. Returns whether pods go for this.
+ */
+static bool
+recreate (struct ray_planner *p)
+{
+  static const char why[] = "the spec has changed, and spec.upgradeStrategy is Recreate";
+  const struct ray_pod *head = live_head (p);
+  char hash[RAY_RECREATE_HASH_SIZE];
+
+  if (!text_eq (json_str (p->cluster->object, "spec", "upgradeStrategy", "type"), "Recreate"))
     return false;
   ray_recreate_hash (hash, p->cluster);
-  if (strcmp (head->recreate_hash, hash) == 0)
-    return false;
+  if (head == NULL || strcmp (head->recreate_hash, hash) == 0)
+    return delete_outdated_workers (p, why) > 0;
   if (!text_starts_with (head->recreate_hash, RAY_RECREATE_HASH_PREFIX))
     {
       ray_plan_add (p, RAY_OP_STAMP_HEAD, RAY_STAGE_LEDGER)->pod = head;
@@ -125,11 +156,7 @@ is_over (const struct ray_planner *p)
   if (!text_eq (asked, "true")
       || !text_eq (json_str (json_find (conditions, "type", "RayClusterProvisioned"), "status"), "True"))
     return false;
-  for (size_t i = 0; i < p->observed->npods; i++)
-    if (ray_pod_owned (p->observed->pods[i], p->cluster) && text_eq (p->observed->pods[i]->node_type, "head")
-        && p->observed->pods[i]->deletion_ms == 0)
-      return false;
-  return true;
+  return live_head (p) == NULL;
 }
 
 static void

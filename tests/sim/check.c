@@ -137,6 +137,22 @@ has_twin (const struct slice_record *r)
   return false;
 }
 
+/* Whether there is, or was when somebody last looked, a pod for which all must be recreated. */
+static bool
+calls_for_recreation (const struct ray_cluster *cluster, uint64_t pod_view)
+{
+  if (!cluster_recreates (cluster))
+    return false;
+  for (size_t i = 0; i < sim->nobjects; i++)
+    if (sim->objects[i]->now->pod != NULL && pod_is_outdated (sim->objects[i]->now->pod, cluster))
+      return true;
+  for (size_t i = sim->nlog; i-- > 0 && sim->log[i].rv > pod_view;)
+    if (sim->log[i].before != NULL && sim->log[i].before->pod != NULL
+        && pod_is_outdated (sim->log[i].before->pod, cluster))
+      return true;
+  return false;
+}
+
 /* Whether this state of the cluster asks for the end of a complete slice. */
 static bool
 excuses (const struct ray_cluster *cluster, const struct slice_record *r, const struct slice_now *now,
@@ -145,7 +161,7 @@ excuses (const struct ray_cluster *cluster, const struct slice_record *r, const 
   const struct ray_group *group = ray_cluster_group (cluster, r->group);
 
   if (cluster->deleting || ray_suspension_of (cluster) != RAY_ACTIVE || group == NULL || !slice_is_complete (now, group)
-      || slice_is_listed (group, r))
+      || slice_is_listed (group, r) || calls_for_recreation (cluster, pod_view))
     return true;
   if (group->is_head)
     return false;

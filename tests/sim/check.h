@@ -27,6 +27,10 @@ bool slice_is_viable (const struct slice_record *r, const struct slice_now *now,
 /* Slices that somebody whose picture is of `pod_view` may count as replicas. */
 int64_t slice_count (const char *uid, const struct ray_group *group, uint64_t pod_view);
 
+/* Of a spec that is not this one. */
+bool pod_is_outdated (const struct ray_pod *p, const struct ray_cluster *cluster);
+bool cluster_recreates (const struct ray_cluster *cluster); /* its upgrade strategy is Recreate */
+
 /* What the user wanted since: the states of one RayCluster that were current at `since` or later, newest first. */
 struct window
 {

@@ -105,6 +105,8 @@ settled_cluster (const struct ray_cluster *cluster)
         continue;
       if (text_eq (p->node_type, "worker"))
         workers++;
+      if (cluster_recreates (cluster) && pod_is_outdated (p, cluster))
+        sim_fail ("at the end pod %s is not of the spec, which is to recreate pods", p->name);
       if (ray_cluster_group (cluster, slice_group (p)) == NULL)
         sim_fail ("at the end pod %s is there although its group is not", p->name);
     }

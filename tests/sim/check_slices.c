@@ -149,6 +149,28 @@ slice_count (const char *uid, const struct ray_group *group, uint64_t pod_view)
   return n;
 }
 
+/* ---- the spec that pods were made from ---- */
+
+bool
+cluster_recreates (const struct ray_cluster *cluster)
+{
+  return text_eq (json_str (cluster->object, "spec", "upgradeStrategy", "type"), "Recreate");
+}
+
+bool
+pod_is_outdated (const struct ray_pod *p, const struct ray_cluster *cluster)
+{
+  const struct ray_group *group = ray_cluster_group (cluster, p->group);
+  char hash[RAY_RECREATE_HASH_SIZE];
+
+  if (strcmp (p->owner_uid, cluster->uid) != 0)
+    return false;
+  if (!text_eq (p->node_type, "head"))
+    return group != NULL && p->template_hash != ray_template_hash (group);
+  ray_recreate_hash (hash, cluster);
+  return strcmp (p->recreate_hash, hash) != 0;
+}
+
 /* ---- after every change ---- */
 
 void

@@ -65,6 +65,7 @@ enum mistake
   DELETES_FOREIGN,
   RESTLESS_LEDGER,
   KEEPS_SURPLUS,
+  NEVER_RECREATES,
   FORGETS_PREDECESSOR,
   FORGETS_DOUBTS,
   FORGETS_GONE,
@@ -85,6 +86,7 @@ const struct mutation sim_mutations[] = {
   [DELETES_FOREIGN] = { "whatever has our label is ours", "a foreign pod is deleted" },
   [RESTLESS_LEDGER] = { "the ledger is written although nothing happens", "something is written" },
   [KEEPS_SURPLUS] = { "scale-down does not happen", "were asked for" },
+  [NEVER_RECREATES] = { "a changed spec recreates nothing", "is not of the spec" },
   [FORGETS_PREDECESSOR] = { "pods of an earlier cluster hold no index", "still carries it|the same worker id" },
   [FORGETS_GONE] = { "pods that went too soon are forgotten", "comes back under the name" },
   [KNOWS_NO_PATIENCE] = { "failures are tried again at once", "times within a second" },
@@ -158,6 +160,7 @@ spoil_plan (struct ray_plan *plan, const struct ray_cluster *cluster, const stru
 
       if ((sim->mutation == NEVER_WRITES_LEDGER && op->kind == RAY_OP_WRITE_LEDGER)
           || (sim->mutation == KEEPS_SURPLUS && op->kind == RAY_OP_DELETE_POD && strcmp (op->why, "scale down") == 0)
+          || (sim->mutation == NEVER_RECREATES && text_starts_with (op->why, "the spec has changed"))
           || (sim->mutation == MISSES_LAST_HOST && op->kind == RAY_OP_CREATE_POD && op->group->hosts > 1
               && op->identity.host_index == op->group->hosts - 1))
         drop_op (plan, i);

@@ -31,29 +31,6 @@ add_group (cJSON *spec, const char *name)
   json_set (group, "template", make_template ("worker"));
 }
 
-static void
-create_cluster (const char *name)
-{
-  cJSON *json = cJSON_CreateObject (), *spec = json_obj (json, "spec");
-
-  json_set_str (json, "apiVersion", "ray.io/v1");
-  json_set_str (json, "kind", "RayCluster");
-  json_set_str (json_obj (json, "metadata"), "name", name);
-  json_set (json_obj (spec, "headGroupSpec"), "template", make_template ("head"));
-  for (size_t i = 0, n = 1 + sim_pick (2); i < n && i < ARRAY_LEN (group_names); i++)
-    add_group (spec, group_names[i]);
-  sim_trace ("user makes RayCluster %s", name);
-  server_create (KIND_CLUSTER, json);
-}
-
-void
-user_begin (void)
-{
-  create_cluster ("a");
-  if (sim_chance (300))
-    create_cluster ("b");
-}
-
 /* ---- edits ---- */
 
 static cJSON *
@@ -121,6 +98,25 @@ edit_groups (cJSON *json)
 }
 
 static void
+edit_template (cJSON *json)
+{
+  static const char *const images[] = { "ray", "ray:2", "ray:3" };
+  cJSON *group = sim_chance (300) ? json_get (json, "spec", "headGroupSpec") : some_group (json);
+  cJSON *container = cJSON_GetArrayItem (json_get (group, "template", "spec", "containers"), 0);
+
+  if (container != NULL)
+    json_set_str (container, "image", images[sim_pick (ARRAY_LEN (images))]);
+}
+
+static void
+edit_strategy (cJSON *json)
+{
+  cJSON *strategy = json_obj (json_get (json, "spec"), "upgradeStrategy");
+
+  json_set_str (strategy, "type", text_eq (json_str (strategy, "type"), "Recreate") ? "None" : "Recreate");
+}
+
+static void
 edit_metadata (cJSON *json)
 {
   static const char *const values[] = { "once", "twice", "again" };
@@ -164,6 +160,8 @@ static const struct edit
   { "switches autoscaling", 1, edit_autoscaling },
   { "adds or removes a group", 2, edit_groups },
   { "labels the cluster", 1, edit_metadata },
+  { "changes a template", 2, edit_template },
+  { "changes the upgrade strategy", 1, edit_strategy },
   { "names workers to delete", 4, edit_workers_to_delete },
 };
 
@@ -187,6 +185,33 @@ edit_cluster (struct object *cluster)
       }
     else
       choice -= edits[i].weight;
+}
+
+/* ---- coming and going ---- */
+
+static void
+create_cluster (const char *name)
+{
+  cJSON *json = cJSON_CreateObject (), *spec = json_obj (json, "spec");
+
+  json_set_str (json, "apiVersion", "ray.io/v1");
+  json_set_str (json, "kind", "RayCluster");
+  json_set_str (json_obj (json, "metadata"), "name", name);
+  json_set (json_obj (spec, "headGroupSpec"), "template", make_template ("head"));
+  for (size_t i = 0, n = 1 + sim_pick (2); i < n && i < ARRAY_LEN (group_names); i++)
+    add_group (spec, group_names[i]);
+  if (sim_chance (300))
+    edit_strategy (json);
+  sim_trace ("user makes RayCluster %s", name);
+  server_create (KIND_CLUSTER, json);
+}
+
+void
+user_begin (void)
+{
+  create_cluster ("a");
+  if (sim_chance (300))
+    create_cluster ("b");
 }
 
 /* In the background: gone at once, its pods follow. In the foreground: its pods go first. */

@@ -1,5 +1,6 @@
 #include "plan_world.h"
 
+#include <inttypes.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -72,6 +73,8 @@ make_pod (const struct world *w, const struct ray_op *op)
   json_set_str (labels, RAY_LABEL_CLUSTER, w->cluster.name);
   json_set_str (labels, RAY_LABEL_GROUP, op->group->name);
   json_set_str (labels, RAY_LABEL_NODE_TYPE, op->group->is_head ? "head" : "worker");
+  snprintf (number, sizeof (number), "%" PRIx64, ray_template_hash (op->group));
+  json_set_str (json_obj (metadata, "annotations"), RAY_ANNOTATION_TEMPLATE_HASH, number);
   if (op->group->is_head)
     {
       ray_recreate_hash (hash, &w->cluster);

@@ -491,6 +491,33 @@ test_recreate_replaces_all_pods_the_head_last (void **state)
   world_free (&w);
 }
 
+/* The head was lost between the change and the plan that would have known it by the head. */
+static void
+test_old_workers_are_recreated_although_the_head_was_lost (void **state)
+{
+  struct world w;
+  size_t head = 0;
+
+  (void) state;
+  world_init (&w, two_groups);
+  recreate_on_change (&w);
+  world_settle (&w);
+  while (strcmp (w.pods[head]->node_type, "head") != 0)
+    head++;
+  world_vanish (&w, head);
+  json_set_str (json_get (group_spec (&w, 0), "template", "spec", "containers")->child, "image", "newer");
+  world_plan (&w);
+  assert_int_equal (world_ops (&w, RAY_OP_DELETE_POD), 4); /* the other group was not changed */
+  assert_int_equal (world_ops (&w, RAY_OP_CREATE_POD), 0);
+  world_settle (&w);
+  assert_int_equal (world_count (&w, "tpu"), 4);
+  assert_int_equal (world_count (&w, RAY_HEAD_GROUP), 1);
+  for (size_t i = 0; i < w.npods; i++)
+    if (strcmp (w.pods[i]->group, "tpu") == 0)
+      assert_true (w.pods[i]->template_hash == ray_template_hash (&w.cluster.groups[0]));
+  world_free (&w);
+}
+
 /* Scaling, suspending and what Kueue adds change nothing; nor does any change without the strategy. */
 static void
 test_what_does_not_recreate (void **state)
@@ -1187,6 +1214,7 @@ main (void)
     cmocka_unit_test (test_changed_number_of_hosts_replaces_the_slice),
     cmocka_unit_test (test_unlabelled_pods_of_old_kuberay_count_as_slices),
     cmocka_unit_test (test_recreate_replaces_all_pods_the_head_last),
+    cmocka_unit_test (test_old_workers_are_recreated_although_the_head_was_lost),
     cmocka_unit_test (test_what_does_not_recreate),
     cmocka_unit_test (test_a_foreign_hash_is_replaced_not_compared),
     cmocka_unit_test (test_held_creations),

@@ -11,8 +11,6 @@ int64_t __wrap_clock_mono_us (void);
 int64_t __wrap_clock_wall_ms (void);
 void __wrap_ray_plan_make (struct ray_plan *plan, const struct ray_cluster *cluster,
                            const struct ray_observed *observed, const struct ray_plan_options *options, int64_t now_ms);
-void __wrap_cache_doubt_add (struct cache *cache, const char *key, const char *pod);
-void __real_cache_doubt_add (struct cache *cache, const char *key, const char *pod);
 void __wrap_kube_queue_retry (struct kube_queue *q, const char *key);
 void __real_kube_queue_retry (struct kube_queue *q, const char *key);
 void __real_ray_plan_make (struct ray_plan *plan, const struct ray_cluster *cluster,
@@ -67,7 +65,6 @@ enum mistake
   KEEPS_SURPLUS,
   NEVER_RECREATES,
   FORGETS_PREDECESSOR,
-  FORGETS_DOUBTS,
   FORGETS_GONE,
   KNOWS_NO_PATIENCE,
 };
@@ -90,8 +87,6 @@ const struct mutation sim_mutations[] = {
   [FORGETS_PREDECESSOR] = { "pods of an earlier cluster hold no index", "still carries it|the same worker id" },
   [FORGETS_GONE] = { "pods that went too soon are forgotten", "comes back under the name" },
   [KNOWS_NO_PATIENCE] = { "failures are tried again at once", "times within a second" },
-  [FORGETS_DOUBTS]
-  = { "a creation that was not answered is forgotten", "the same worker id|the same replica index|too many" },
 };
 const size_t sim_nmutations = ARRAY_LEN (sim_mutations);
 
@@ -245,13 +240,6 @@ __wrap_ray_plan_make (struct ray_plan *plan, const struct ray_cluster *cluster, 
   __real_ray_plan_make (plan, cluster, &seen, options, now_ms);
   spoil_plan (plan, cluster, observed);
   spoil_ledger (plan);
-}
-
-void
-__wrap_cache_doubt_add (struct cache *cache, const char *key, const char *pod)
-{
-  if (sim->mutation != FORGETS_DOUBTS)
-    __real_cache_doubt_add (cache, key, pod);
 }
 
 void

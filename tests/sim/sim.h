@@ -167,6 +167,8 @@ void nodes_foreign_pod (const char *name);
 
 void user_begin (void);
 void user_step (void);
+/* An answer about this cluster was lost, and its user changes things that matter: the next plan will be another. */
+void user_step_at_worst (const char *cluster);
 bool user_calm (void); /* finishes what was begun: deleted clusters go, missing ones come; false: nothing to do */
 
 /* ---- check.c ---- */

@@ -31,8 +31,8 @@
 #define SECONDS 100
 #define FAILURES_SHOWN 5 /* by each process */
 #define PROCESSES_MAX 8
-/* Every mistake must show within so many; most do within a hundred. */
-#define HISTORIES_PER_MUTATION 3000
+/* Every mistake must show within so many; all do within a few hundred. */
+#define HISTORIES_PER_MUTATION 1000
 
 static uint64_t
 setting (const char *name, uint64_t fallback)

@@ -228,7 +228,7 @@ serve (struct call *call)
           trace_call (call, "done, answer lost");
           no_answer (&call->response);
           if (sim_chance (600))
-            user_step (); /* the worst moment to change one's mind: the next plan is another, and unaware */
+            user_step_at_worst (strchr (call->key, '/') + 1);
         }
     }
   call->state = CALL_SERVED;

@@ -277,6 +277,23 @@ user_step (void)
     edit_cluster (cluster);
 }
 
+void
+user_step_at_worst (const char *name)
+{
+  struct object *cluster = server_find (KIND_CLUSTER, name);
+  cJSON *json;
+
+  if (cluster == NULL || sim_chance (500))
+    {
+      user_step ();
+      return;
+    }
+  json = server_copy (cluster);
+  edit_hosts (json);
+  sim_trace ("user of %s changes numOfHosts", name);
+  server_put (cluster, json);
+}
+
 /* A spec that the operator must refuse (tested on the way) is mended. */
 static bool
 mend (struct object *cluster)

@@ -104,6 +104,7 @@ check_create (const struct call *call, const struct object *pod)
     sim_fail ("a slice known to have been complete gets a new host instead of being replaced: %s", p->name);
   if (now.live == 1)
     check_count (call, p);
+  check_provision (call, p);
 }
 
 /* ---- deletion ---- */
@@ -132,6 +133,21 @@ has_twin (const struct slice_record *r)
 
       if (other != r && other->index == r->index && strcmp (other->uid, r->uid) == 0
           && strcmp (other->group, r->group) == 0 && slice_look (other).live > 0)
+        return true;
+    }
+  return false;
+}
+
+/* Some host of it was made after somebody whose picture is of `pod_view` last heard of pods. Beside another operator
+ * that has also written down that the slice is complete, such a host is missed as if it were lost. */
+static bool
+has_unseen_host (const struct slice_record *r, uint64_t pod_view)
+{
+  for (size_t i = sim->nlog; i-- > 0 && sim->log[i].rv > pod_view;)
+    {
+      const struct revision *made = sim->log[i].before == NULL ? sim->log[i].after : NULL;
+
+      if (made != NULL && made->pod != NULL && strcmp (slice_key (made->pod), r->key) == 0)
         return true;
     }
   return false;
@@ -186,7 +202,7 @@ check_delete (const struct call *call, const struct object *pod)
     return;
   r = slice_record_of (p);
   now = slice_look (r);
-  if (r->broken_rv != 0 || (sim->overlap && has_twin (r)))
+  if (r->broken_rv != 0 || (sim->overlap && (has_twin (r) || has_unseen_host (r, call->pod_view))))
     return; /* it lost a host: what is left is to go, although it may look whole after numOfHosts was lowered */
   w.uid = p->owner_uid;
   while ((cluster = window_next (&w)) != NULL)

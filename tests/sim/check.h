@@ -41,6 +41,10 @@ struct window
 };
 const struct ray_cluster *window_next (struct window *w); /* NULL at the end */
 
+/* ---- check_teardown.c ---- */
+
+void check_provision (const struct call *call, const struct ray_pod *p); /* when it is created */
+
 /* ---- check_names.c ---- */
 
 void check_name (const struct call *call, const struct ray_pod *p); /* when it is created */

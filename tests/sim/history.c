@@ -9,6 +9,9 @@
  * longest backoff is 60 s, a cluster that is not ready is looked at every 30 s. Below the 300 s of the resync of ready
  * clusters: nothing may depend on that one. */
 #define SETTLE_MS 240000
+/* A RayCluster that is deleted in the foreground loses its cleanup Job to the garbage collector, and is held for 300 s.
+ */
+#define SETTLE_DELETION_MS 400000
 /* More than two of the longest resyncs (300 s), two dozen of the others. */
 #define REST_MS 700000
 #define WARM_UP_MS 2000
@@ -372,6 +375,16 @@ warm_up (void)
   sim->calm = false;
 }
 
+static int64_t
+settle_ms (void)
+{
+  for (size_t i = 0; i < sim->nobjects; i++)
+    if (sim->objects[i]->kind == KIND_CLUSTER && sim->objects[i]->now->cluster->deleting
+        && json_has_finalizer (sim->objects[i]->now->json, RAY_FINALIZER_REDIS))
+      return SETTLE_DELETION_MS;
+  return SETTLE_MS;
+}
+
 static void
 play (void)
 {
@@ -386,7 +399,7 @@ play (void)
   if (sim->failure[0] != '\0')
     return;
   make_peace ();
-  live_until (sim->now_ms + SETTLE_MS);
+  live_until (sim->now_ms + settle_ms ());
   if (sim->failure[0] == '\0')
     check_settled ();
   sim->quiet = true;

@@ -130,6 +130,23 @@ live_on (struct object *pod)
   return true;
 }
 
+/* The cleanup of a Redis; false: it has ended before. */
+static bool
+end_job (struct object *job, bool well)
+{
+  cJSON *json, *condition;
+
+  if (json_get (job->now->json, "status", "conditions") != NULL)
+    return false;
+  json = server_copy (job);
+  condition = json_push_obj (json_arr (json_obj (json, "status"), "conditions"));
+  json_set_str (condition, "type", well ? "Complete" : "Failed");
+  json_set_str (condition, "status", "True");
+  sim_trace ("Job %s ends", job->name);
+  server_put (job, json);
+  return true;
+}
+
 static void
 fail_or_mend_node (void)
 {
@@ -172,8 +189,10 @@ nodes_step (void)
     return;
   if (pod->kind != KIND_POD)
     {
-      if (sim_chance (40))
-        spoil_child (pod);
+      if (pod->kind == KIND_JOB)
+        end_job (pod, sim_chance (800));
+      else if (pod->kind != KIND_SECRET && sim_chance (40))
+        spoil_child (pod); /* but for Secrets, which nobody watches: it would take minutes until one is missed */
       return;
     }
   if (pod->foreign)
@@ -195,6 +214,8 @@ nodes_calm (void)
   for (size_t i = sim->nobjects; i-- > 0;)
     if (sim->objects[i]->kind == KIND_POD && !sim->objects[i]->foreign)
       busy |= live_on (sim->objects[i]);
+    else if (sim->objects[i]->kind == KIND_JOB)
+      busy |= end_job (sim->objects[i], true);
   return busy;
 }
 
@@ -206,12 +227,13 @@ owner_of (const struct object *object)
   return json_str (cJSON_GetArrayItem (json_get (object->now->json, "metadata", "ownerReferences"), 0), "uid");
 }
 
+/* Its owner is there, and does not wait for it to go. */
 static bool
 is_wanted (const char *uid)
 {
   for (size_t i = 0; i < sim->nobjects; i++)
-    if (sim->objects[i]->kind == KIND_CLUSTER && strcmp (sim->objects[i]->uid, uid) == 0)
-      return json_get (sim->objects[i]->now->json, "metadata", "deletionTimestamp") == NULL;
+    if (strcmp (sim->objects[i]->uid, uid) == 0)
+      return !json_has_finalizer (sim->objects[i]->now->json, SIM_FINALIZER_FOREGROUND);
   return false;
 }
 

@@ -13,6 +13,7 @@ struct operator* operator_start (void)
     .plan = ray_default_plan_options,
   };
 
+  options.ray.redis_cleanup = true;
   op->number = ++sim->operators_started;
   op->client.op = op;
   for (size_t i = 0; i < SIM_WORKERS; i++)

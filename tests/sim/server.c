@@ -9,7 +9,9 @@
 const char *
 kind_plural (enum kind kind)
 {
-  return kind == KIND_CLUSTER ? "rayclusters" : kind == KIND_POD ? "pods" : ray_child_types[kind - KIND_CHILD].plural;
+  static const char *const others[] = { [KIND_CLUSTER] = "rayclusters", [KIND_POD] = "pods", [KIND_JOB] = "jobs" };
+
+  return kind < KIND_CHILD || kind == KIND_JOB ? others[kind] : ray_child_types[kind - KIND_CHILD].plural;
 }
 
 enum kind
@@ -149,6 +151,30 @@ server_remove (struct object *object)
       }
   record (object->kind, object->now, NULL);
   free (object);
+}
+
+bool
+json_has_finalizer (const cJSON *object, const char *finalizer)
+{
+  const cJSON *item;
+
+  cJSON_ArrayForEach (item, json_get (object, "metadata", "finalizers"))
+    if (text_eq (cJSON_GetStringValue (item), finalizer))
+      return true;
+  return false;
+}
+
+bool
+server_finish (struct object *object)
+{
+  const cJSON *metadata = json_get (object->now->json, "metadata");
+
+  if (object->kind != KIND_CLUSTER || json_get (metadata, "deletionTimestamp") == NULL
+      || cJSON_GetArraySize (json_get (metadata, "finalizers")) > 0)
+    return false;
+  sim_trace ("RayCluster %s is gone", object->name);
+  server_remove (object);
+  return true;
 }
 
 /* A pod that runs nowhere or has finished goes at once (k8s.io/kubernetes pkg/registry/core/pod CheckGracefulDelete).
@@ -336,8 +362,11 @@ serve_patch (struct call *call, const struct target *t, struct object *object)
       json_drop (json, "status");
       json_set_copy (json, "status", json_get (object->now->json, "status"));
     }
+  if (t->kind == KIND_CLUSTER)
+    check_patch (object, json);
   server_put (object, json);
   answer (call, 200, server_copy (object));
+  server_finish (object);
 }
 
 void

@@ -8,11 +8,13 @@
  *    anew. Every invariant of check.c holds after every step.
  *  - overlap: an old leader goes on for a while beside a new one whose watches lag, and requests of the dead arrive
  * late. Nobody can promise then that two different incarnations of a slice are never alive together; what holds is that
- * no host of one incarnation exists twice, that foreign pods are untouched, and that all is well again soon after. */
+ * no host of one incarnation exists twice, that no slice is touched whose hosts an operator has all heard of, that
+ * foreign pods are untouched, and that all is well again soon after. */
 #ifndef SIM_H
 #define SIM_H
 
 #include "controller/controller_internal.h"
+#include "ray/teardown.h"
 
 #define SIM_NAMESPACE "ns"
 #define SIM_NODES 4
@@ -27,7 +29,9 @@ enum kind
   KIND_POD,
   KIND_CHILD, /* + enum ray_child_kind: Services and the other owned objects */
   KIND_SERVICE = KIND_CHILD + RAY_CHILD_SERVICE,
-  KIND_MAX = KIND_CHILD + RAY_CHILD_KIND_MAX
+  KIND_SECRET = KIND_CHILD + RAY_CHILD_SECRET,
+  KIND_JOB = KIND_CHILD + RAY_CHILD_KIND_MAX,
+  KIND_MAX
 };
 const char *kind_plural (enum kind kind);
 enum kind kind_of_plural (const char *plural); /* KIND_MAX: none */
@@ -68,6 +72,9 @@ bool fiber_ended (const struct fiber *fiber);
 void fiber_resume (struct fiber *fiber); /* runs it until it waits again or ends */
 void fiber_wait (void);                  /* inside: gives way */
 void fiber_free (struct fiber *fiber);
+
+#define SIM_FINALIZER_FOREGROUND "foregroundDeletion"
+bool json_has_finalizer (const cJSON *object, const char *finalizer);
 
 /* ---- an operator process ---- */
 
@@ -152,6 +159,7 @@ void server_remove (struct object *object);
 void server_serve (struct call *call); /* carries out the request and fills call->response */
 void server_refuse (struct call *call, int status, const char *reason);
 void server_free (void);
+bool server_finish (struct object *object); /* removes what is being deleted and held by no finalizer */
 bool server_cluster_exists (const char *uid);
 int64_t server_pods_under_quota (void); /* of which the quota speaks: all that have not ended */
 void revision_unref (struct revision *version);
@@ -200,6 +208,8 @@ void check_cluster_changed (const struct change *change);
 void check_create (const struct call *call, const struct object *pod);
 void check_delete (const struct call *call, const struct object *pod); /* before it happens */
 void check_write (const struct call *call);                            /* when it is sent */
+/* Before a RayCluster becomes what `json` says. */
+void check_patch (const struct object *cluster, const cJSON *json);
 void check_settled (void);
 
 /* ---- history.c ---- */

@@ -197,11 +197,16 @@ create_cluster (const char *name)
   json_set_str (json, "apiVersion", "ray.io/v1");
   json_set_str (json, "kind", "RayCluster");
   json_set_str (json_obj (json, "metadata"), "name", name);
+  json_set_str (spec, "rayVersion", "2.52.0");
   json_set (json_obj (spec, "headGroupSpec"), "template", make_template ("head"));
   for (size_t i = 0, n = 1 + sim_pick (2); i < n && i < ARRAY_LEN (group_names); i++)
     add_group (spec, group_names[i]);
   if (sim_chance (300))
     edit_strategy (json);
+  if (sim_chance (200))
+    json_set_str (json_obj (spec, "authOptions"), "mode", "token");
+  if (sim_chance (250))
+    json_set_str (json_obj (spec, "gcsFaultToleranceOptions"), "redisAddress", "redis:6379");
   sim_trace ("user makes RayCluster %s", name);
   server_create (KIND_CLUSTER, json);
 }
@@ -214,22 +219,20 @@ user_begin (void)
     create_cluster ("b");
 }
 
-/* In the background: gone at once, its pods follow. In the foreground: its pods go first. */
+/* In the background: gone as soon as its finalizers allow, its pods follow. In the foreground: its pods go first. */
 static void
 delete_cluster (struct object *cluster)
 {
-  sim_trace ("user deletes RayCluster %s", cluster->name);
-  if (sim_chance (500))
-    server_remove (cluster);
-  else
-    {
-      cJSON *json = server_copy (cluster);
-      char stamp[CLOCK_RFC3339_SIZE];
+  cJSON *json = server_copy (cluster), *metadata = json_get (json, "metadata");
+  char stamp[CLOCK_RFC3339_SIZE];
 
-      clock_format_rfc3339 (clock_wall_ms (), stamp);
-      json_set_str (json_get (json, "metadata"), "deletionTimestamp", stamp);
-      server_put (cluster, json);
-    }
+  sim_trace ("user deletes RayCluster %s", cluster->name);
+  clock_format_rfc3339 (clock_wall_ms (), stamp);
+  json_set_str (metadata, "deletionTimestamp", stamp);
+  if (sim_chance (500))
+    json_push_str (json_arr (metadata, "finalizers"), SIM_FINALIZER_FOREGROUND);
+  server_put (cluster, json);
+  server_finish (cluster);
 }
 
 static bool
@@ -248,10 +251,18 @@ has_children (const struct object *cluster)
 static bool
 finish_deletion (struct object *cluster)
 {
-  if (json_get (cluster->now->json, "metadata", "deletionTimestamp") == NULL || has_children (cluster))
+  cJSON *json, *finalizers;
+  int i = 0;
+
+  if (!json_has_finalizer (cluster->now->json, SIM_FINALIZER_FOREGROUND) || has_children (cluster))
     return false;
-  sim_trace ("RayCluster %s is gone", cluster->name);
-  server_remove (cluster);
+  json = server_copy (cluster);
+  finalizers = json_get (json, "metadata", "finalizers");
+  while (!text_eq (cJSON_GetStringValue (cJSON_GetArrayItem (finalizers, i)), SIM_FINALIZER_FOREGROUND))
+    i++;
+  cJSON_DeleteItemFromArray (finalizers, i);
+  server_put (cluster, json);
+  server_finish (cluster);
   return true;
 }
 

@@ -106,7 +106,7 @@ look_at_job (struct work *w)
       fail (w, "FailedToCreateRedisCleanupJob", "Cleanup", response.error.message);
       return;
     }
-  w->job = response.status == 404 ? RAY_JOB_ABSENT : ray_job_state (response.body);
+  w->job = response.status == 404 ? RAY_JOB_ABSENT : ray_job_state (response.body, w->cluster);
 }
 
 static bool

@@ -219,11 +219,13 @@ ray_build_redis_cleanup_job (cJSON **job, const struct ray_cluster *cluster, con
 }
 
 enum ray_job_state
-ray_job_state (const cJSON *job)
+ray_job_state (const cJSON *job, const struct ray_cluster *cluster)
 {
   static const char *const ends[] = { "Complete", "Failed", "FailureTarget" };
   const cJSON *conditions = json_get (job, "status", "conditions");
 
+  if (json_find (json_get (job, "metadata", "ownerReferences"), "uid", cluster->uid) == NULL)
+    return RAY_JOB_RUNNING;
   for (size_t i = 0; i < ARRAY_LEN (ends); i++)
     if (text_eq (json_str (json_find (conditions, "type", ends[i]), "status"), "True"))
       return RAY_JOB_FINISHED;

@@ -47,6 +47,8 @@ struct ray_teardown ray_teardown_next (const struct ray_cluster *cluster, const 
 void ray_redis_cleanup_name (char out[RAY_NAME_SIZE], const struct ray_cluster *cluster);
 int ray_build_redis_cleanup_job (cJSON **job, const struct ray_cluster *cluster, const struct ray_options *options,
                                  struct error *err);
-enum ray_job_state ray_job_state (const cJSON *job); /* of a live Job */
+/* Of a live Job. One of another owner, an earlier cluster of the name above all, says nothing of this cluster's state:
+ * it counts as running until it is gone. */
+enum ray_job_state ray_job_state (const cJSON *job, const struct ray_cluster *cluster);
 
 #endif

@@ -57,8 +57,8 @@ static bool
 was_cleaned (const struct ray_cluster *cluster)
 {
   for (size_t i = sim->nlog; i-- > 0;)
-    if (sim->log[i].kind == KIND_JOB && sim->log[i].after != NULL && is_owned_by (sim->log[i].after, cluster->uid)
-        && ray_job_state (sim->log[i].after->json) == RAY_JOB_FINISHED)
+    if (sim->log[i].kind == KIND_JOB && sim->log[i].after != NULL
+        && ray_job_state (sim->log[i].after->json, cluster) == RAY_JOB_FINISHED)
       return true;
   return false;
 }

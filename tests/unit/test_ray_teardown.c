@@ -186,6 +186,8 @@ test_job_name_fits_a_label (void **state)
   assert_true (text_ends_with (name, "-redis-cleanup"));
 }
 
+#define OURS "metadata: {ownerReferences: [{uid: ours}]}\n"
+
 static void
 test_job_states (void **state)
 {
@@ -194,21 +196,26 @@ test_job_states (void **state)
     const char *job;
     enum ray_job_state expected;
   } cases[] = {
-    { "{}", RAY_JOB_RUNNING },
-    { "status: {active: 1}", RAY_JOB_RUNNING },
-    { "status: {conditions: [{type: Complete, status: 'False'}]}", RAY_JOB_RUNNING },
-    { "status: {conditions: [{type: Suspended, status: 'False'}, {type: Complete, status: 'True'}]}",
+    { OURS, RAY_JOB_RUNNING },
+    { OURS "status: {active: 1}", RAY_JOB_RUNNING },
+    { OURS "status: {conditions: [{type: Complete, status: 'False'}]}", RAY_JOB_RUNNING },
+    { OURS "status: {conditions: [{type: Suspended, status: 'False'}, {type: Complete, status: 'True'}]}",
       RAY_JOB_FINISHED },
-    { "status: {conditions: [{type: Failed, status: 'True'}]}", RAY_JOB_FINISHED },
-    { "status: {conditions: [{type: FailureTarget, status: 'True'}]}", RAY_JOB_FINISHED },
+    { OURS "status: {conditions: [{type: Failed, status: 'True'}]}", RAY_JOB_FINISHED },
+    { OURS "status: {conditions: [{type: FailureTarget, status: 'True'}]}", RAY_JOB_FINISHED },
+    /* Of the cluster that had the name before, and of nobody. */
+    { "metadata: {ownerReferences: [{uid: earlier}]}\nstatus: {conditions: [{type: Complete, status: 'True'}]}",
+      RAY_JOB_RUNNING },
+    { "status: {conditions: [{type: Complete, status: 'True'}]}", RAY_JOB_RUNNING },
   };
+  struct ray_cluster cluster = { .uid = "ours" };
 
   (void) state;
   for (size_t i = 0; i < ARRAY_LEN (cases); i++)
     {
       cleanup_json cJSON *job = yaml_one (cases[i].job);
 
-      if (ray_job_state (job) != cases[i].expected)
+      if (ray_job_state (job, &cluster) != cases[i].expected)
         fail_msg ("%s", cases[i].job);
     }
 }

@@ -36,7 +36,8 @@ UNIT_SRC := $(wildcard tests/unit/test_*.c) $(wildcard tests/sim/test_*.c)
 UNIT_HELP_OBJ := $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out $(UNIT_SRC),$(wildcard tests/unit/*.c)))
 SIM_HELP_OBJ := $(patsubst %.c,$(BUILD)/obj/%.o,$(filter-out $(UNIT_SRC),$(wildcard tests/sim/*.c)))
 # The simulation is in the way of these calls (tests/sim/link.c).
-SIM_WRAP := $(patsubst %,-Wl$(comma)--wrap=%,clock_mono_ms clock_mono_us clock_wall_ms ray_plan_make kube_queue_retry)
+SIM_WRAP := $(patsubst %,-Wl$(comma)--wrap=%,clock_mono_ms clock_mono_us clock_wall_ms ray_plan_make ray_plan_hold \
+  ray_teardown_next kube_queue_retry)
 UNIT_BIN := $(UNIT_SRC:tests/%.c=$(BUILD)/tests/%)
 # The simulation has one thread: there is nothing in it for TSan to see, and it would take minutes.
 ifneq ($(findstring thread,$(SAN)),)

@@ -3,7 +3,6 @@
 
 #include "check.h"
 #include "ray/plan_internal.h"
-#include "ray/ray_internal.h"
 
 /* That a slice was complete must outlive its operator. An entry of a later incarnation speaks of the successor. */
 static void
@@ -89,22 +88,11 @@ settled_service (const struct ray_cluster *cluster)
 }
 
 static void
-settled_token (const struct ray_cluster *cluster)
-{
-  char name[RAY_NAME_SIZE];
-
-  ray_token_secret_name (name, cluster);
-  if (ray_needs_token_secret (cluster) && server_find (KIND_SECRET, name) == NULL)
-    sim_fail ("at the end %s has no token", cluster->name);
-}
-
-static void
 settled_cluster (const struct ray_cluster *cluster)
 {
   int64_t workers = 0;
 
   settled_service (cluster);
-  settled_token (cluster);
 
   settled_group (cluster, &cluster->head, cluster->suspend);
   for (size_t i = 0; i < cluster->ngroups; i++)

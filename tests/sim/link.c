@@ -11,6 +11,14 @@ int64_t __wrap_clock_mono_us (void);
 int64_t __wrap_clock_wall_ms (void);
 void __wrap_ray_plan_make (struct ray_plan *plan, const struct ray_cluster *cluster,
                            const struct ray_observed *observed, const struct ray_plan_options *options, int64_t now_ms);
+void __wrap_ray_plan_hold (struct ray_plan *plan, bool workers_too);
+void __real_ray_plan_hold (struct ray_plan *plan, bool workers_too);
+struct ray_teardown __wrap_ray_teardown_next (const struct ray_cluster *cluster, const struct ray_options *options,
+                                              const struct ray_observed *observed, enum ray_job_state job,
+                                              int64_t terminating_timeout_ms, int64_t now_ms);
+struct ray_teardown __real_ray_teardown_next (const struct ray_cluster *cluster, const struct ray_options *options,
+                                              const struct ray_observed *observed, enum ray_job_state job,
+                                              int64_t terminating_timeout_ms, int64_t now_ms);
 void __wrap_kube_queue_retry (struct kube_queue *q, const char *key);
 void __real_kube_queue_retry (struct kube_queue *q, const char *key);
 void __real_ray_plan_make (struct ray_plan *plan, const struct ray_cluster *cluster,
@@ -66,6 +74,11 @@ enum mistake
   NEVER_RECREATES,
   FORGETS_PREDECESSOR,
   FORGETS_GONE,
+  WAITS_FOR_NOTHING,
+  PROTECTS_NOTHING,
+  CLEANS_NOTHING,
+  CLEANS_TOO_SOON,
+  NEVER_LETS_GO,
   KNOWS_NO_PATIENCE,
 };
 
@@ -86,6 +99,11 @@ const struct mutation sim_mutations[] = {
   [NEVER_RECREATES] = { "a changed spec recreates nothing", "is not of the spec" },
   [FORGETS_PREDECESSOR] = { "pods of an earlier cluster hold no index", "still carries it|the same worker id" },
   [FORGETS_GONE] = { "pods that went too soon are forgotten", "comes back under the name" },
+  [WAITS_FOR_NOTHING] = { "pods do not wait for what they need", "before its token" },
+  [PROTECTS_NOTHING] = { "no finalizer is added", "before the finalizer" },
+  [CLEANS_NOTHING] = { "the finalizer goes without a Job", "no Job has removed its state" },
+  [CLEANS_TOO_SOON] = { "the Job does not wait for the head", "may still write its state" },
+  [NEVER_LETS_GO] = { "the finalizer stays", "is still held" },
   [KNOWS_NO_PATIENCE] = { "failures are tried again at once", "times within a second" },
 };
 const size_t sim_nmutations = ARRAY_LEN (sim_mutations);
@@ -240,6 +258,37 @@ __wrap_ray_plan_make (struct ray_plan *plan, const struct ray_cluster *cluster, 
   __real_ray_plan_make (plan, cluster, &seen, options, now_ms);
   spoil_plan (plan, cluster, observed);
   spoil_ledger (plan);
+}
+
+void
+__wrap_ray_plan_hold (struct ray_plan *plan, bool workers_too)
+{
+  if (sim->mutation != WAITS_FOR_NOTHING)
+    __real_ray_plan_hold (plan, workers_too);
+}
+
+struct ray_teardown
+__wrap_ray_teardown_next (const struct ray_cluster *cluster, const struct ray_options *options,
+                          const struct ray_observed *observed, enum ray_job_state job, int64_t terminating_timeout_ms,
+                          int64_t now_ms)
+{
+  static const struct
+  {
+    int mutation;
+    enum ray_teardown_step right, wrong;
+  } mistakes[] = {
+    { PROTECTS_NOTHING, RAY_TEARDOWN_ADD_FINALIZER, RAY_TEARDOWN_NOTHING },
+    { CLEANS_NOTHING, RAY_TEARDOWN_LOOK_AT_JOB, RAY_TEARDOWN_REMOVE_FINALIZER },
+    { NEVER_LETS_GO, RAY_TEARDOWN_REMOVE_FINALIZER, RAY_TEARDOWN_NOTHING },
+  };
+  static const struct ray_observed nothing = { 0 };
+  struct ray_teardown t = __real_ray_teardown_next (
+      cluster, options, sim->mutation == CLEANS_TOO_SOON ? &nothing : observed, job, terminating_timeout_ms, now_ms);
+
+  for (size_t i = 0; i < ARRAY_LEN (mistakes); i++)
+    if (sim->mutation == mistakes[i].mutation && t.step == mistakes[i].right)
+      t.step = mistakes[i].wrong;
+  return t;
 }
 
 void

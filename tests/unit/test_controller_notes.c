@@ -153,6 +153,44 @@ test_a_doubt_outlives_its_cluster (void **state)
   cache_free (f.cache);
 }
 
+static size_t
+count_pods (struct fixture *f)
+{
+  cleanup_snapshot struct cache_snapshot s = { 0 };
+
+  cache_snapshot_take (f->cache, KEY, &s);
+  return s.observed.npods;
+}
+
+/* An answer that comes while a list is under way is no part of it: the pod was gone again when the list was made, and
+ * would never have been let go. One that is newer than the list stays. */
+static void
+test_an_answer_during_a_list_leaves_no_phantom (void **state)
+{
+  static const struct
+  {
+    uint64_t version;
+    size_t stays;
+  } cases[] = { { 4, 0 }, { 6, 1 } };
+
+  (void) state;
+  for (size_t i = 0; i < ARRAY_LEN (cases); i++)
+    {
+      struct fixture f;
+      bool news;
+      cleanup_json cJSON *pod = make_pod ("p", cases[i].version);
+
+      fixture_init (&f);
+      hear_of (&f, &f.clusters, "c", 1);
+      cache_list_begin (f.cache, &f.pods);
+      cache_observe (f.cache, &f.pods, pod);
+      assert_int_equal (count_pods (&f), 1);
+      assert_true (cache_list_end (f.cache, &f.pods, 5, &news));
+      assert_int_equal (count_pods (&f), cases[i].stays);
+      cache_free (f.cache);
+    }
+}
+
 static void
 test_recent_names_are_bounded_in_time_and_number (void **state)
 {
@@ -193,6 +231,7 @@ main (void)
     cmocka_unit_test (test_a_pod_that_went_before_the_answer_came_is_told),
     cmocka_unit_test (test_a_cluster_that_changes_loses_nothing),
     cmocka_unit_test (test_a_doubt_outlives_its_cluster),
+    cmocka_unit_test (test_an_answer_during_a_list_leaves_no_phantom),
     cmocka_unit_test (test_recent_names_are_bounded_in_time_and_number),
   };
 

@@ -431,6 +431,24 @@ test_changed_number_of_hosts_replaces_the_slice (void **state)
     }
 }
 
+/* Two pods with an index each and no replica name are no slice of two hosts: they know nothing of each other. */
+static void
+test_single_pods_are_replaced_when_their_group_gets_hosts (void **state)
+{
+  struct world w;
+
+  (void) state;
+  world_init (&w, two_groups);
+  world_settle (&w);
+  json_set_int (group_spec (&w, 1), "numOfHosts", 2);
+  world_plan (&w);
+  assert_int_equal (world_ops (&w, RAY_OP_DELETE_POD), 2);
+  world_settle (&w);
+  assert_int_equal (world_count (&w, "cpu"), 2 * 2);
+  assert_non_null (world_find (&w, "cpu", 1, 1));
+  world_free (&w);
+}
+
 static void
 test_unlabelled_pods_of_old_kuberay_count_as_slices (void **state)
 {
@@ -1212,6 +1230,7 @@ main (void)
     cmocka_unit_test (test_many_pods_of_a_predecessor_are_waited_for_without_haste),
     cmocka_unit_test (test_group_that_left_the_spec_is_drained),
     cmocka_unit_test (test_changed_number_of_hosts_replaces_the_slice),
+    cmocka_unit_test (test_single_pods_are_replaced_when_their_group_gets_hosts),
     cmocka_unit_test (test_unlabelled_pods_of_old_kuberay_count_as_slices),
     cmocka_unit_test (test_recreate_replaces_all_pods_the_head_last),
     cmocka_unit_test (test_old_workers_are_recreated_although_the_head_was_lost),

@@ -39,19 +39,28 @@ status_of (struct world *w, const struct ray_problems *problems, const struct ra
                           w->now_ms);
 }
 
+/* As the API server does with a merge patch (RFC 7386). */
+static void
+merge (cJSON *into, const cJSON *patch)
+{
+  const cJSON *item;
+
+  cJSON_ArrayForEach (item, patch)
+    if (cJSON_IsNull (item))
+      json_drop (into, item->string);
+    else if (cJSON_IsObject (item))
+      merge (json_obj (into, item->string), item);
+    else
+      json_set_copy (into, item->string, item);
+}
+
 /* Writes the status, as the controller does; whether there was anything to write. */
 static bool
 write_status (struct world *w)
 {
   cleanup_json cJSON *status = status_of (w, NULL, NULL), *patch = ray_status_patch (&w->cluster, status, w->now_ms);
-  const cJSON *item;
-  cJSON *stored = json_obj (w->object, "status");
 
-  cJSON_ArrayForEach (item, json_get (patch, "status"))
-    if (cJSON_IsNull (item))
-      json_drop (stored, item->string);
-    else
-      json_set_copy (stored, item->string, item);
+  merge (json_obj (w->object, "status"), json_get (patch, "status"));
   ray_cluster_free (&w->cluster);
   return patch != NULL;
 }
@@ -304,6 +313,50 @@ test_suspension_goes_through_once_begun (void **state)
   world_free (&w);
 }
 
+/* On a dead node a pod is Terminating for ever; it held up the suspension, and with it resuming. */
+static void
+test_a_suspension_ends_although_a_pod_is_stuck (void **state)
+{
+  struct world w;
+
+  (void) state;
+  world_init (&w, manifest);
+  world_settle (&w);
+  json_set_bool (json_obj (w.object, "spec"), "suspend", true);
+  write_status (&w);
+  while (w.npods > 1)
+    world_vanish (&w, 0);
+  world_delete (&w, 0);
+  w.now_ms += 30000 + ray_default_plan_options.terminating_timeout_ms - 1;
+  write_status (&w);
+  assert_condition (&w, "RayClusterSuspended", "False", "RayClusterSuspended");
+  w.now_ms++;
+  write_status (&w);
+  assert_condition (&w, "RayClusterSuspended", "True", "RayClusterSuspended");
+  world_free (&w);
+}
+
+/* A merge patch leaves alone what it does not name: the same status was written for ever. */
+static void
+test_what_vanishes_inside_the_status_is_taken_back (void **state)
+{
+  struct world w;
+  struct ray_pod *head;
+
+  (void) state;
+  world_init (&w, manifest);
+  world_settle (&w);
+  head = world_find (&w, RAY_HEAD_GROUP, -1, -1);
+  head->ip = "10.0.0.1";
+  write_status (&w);
+  assert_string_equal (json_str (w.object, "status", "head", "podIP"), "10.0.0.1");
+  head->ip = "";
+  assert_true (write_status (&w));
+  assert_null (json_get (w.object, "status", "head", "podIP"));
+  assert_false (write_status (&w));
+  world_free (&w);
+}
+
 static void
 test_digest_explains_why_the_head_is_not_ready (void **state)
 {
@@ -396,6 +449,8 @@ main (void)
     cmocka_unit_test (test_pods_of_an_earlier_template_are_told_of),
     cmocka_unit_test (test_features_left_out_are_a_condition),
     cmocka_unit_test (test_suspension_goes_through_once_begun),
+    cmocka_unit_test (test_a_suspension_ends_although_a_pod_is_stuck),
+    cmocka_unit_test (test_what_vanishes_inside_the_status_is_taken_back),
     cmocka_unit_test (test_digest_explains_why_the_head_is_not_ready),
     cmocka_unit_test (test_digest_knows_a_dead_pod),
     cmocka_unit_test (test_the_head_service_is_the_one_of_the_present_name),

@@ -137,4 +137,11 @@ void ray_plan_delete_pod (struct ray_planner *p, const struct ray_group *group, 
 
 void ray_plan_group (struct ray_planner *p, const struct ray_group *group);
 
+/* ---- plan_grow.c ---- */
+
+void ray_plan_complete_slice (struct ray_planner *p, const struct ray_group *group, const struct ray_slice *slice);
+/* Starts `missing` slices, or as many as there are indices for. */
+void ray_plan_scale_up (struct ray_planner *p, const struct ray_group *group, const struct ray_slices *slices,
+                        size_t missing);
+
 #endif

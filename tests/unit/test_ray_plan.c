@@ -950,116 +950,6 @@ test_clusters_that_are_not_ours_to_touch_get_no_plan (void **state)
   world_free (&w);
 }
 
-static void
-test_ledger_text_survives_a_round_trip (void **state)
-{
-  static const struct
-  {
-    const char *text, *expect;
-  } cases[] = {
-    { "", "" },
-    { "tpu=0c,2c,,1;headgroup=1", "tpu=0c,2c,,1;headgroup=1" },
-    { "tpu=,,,", "" },
-    { "tpu=0,0,3", "tpu=,,3" },
-    { "nonsense", "" },
-    { ";;a=1;=5;b=x9", "a=1" },
-    { "a=99999999999999999999c", "a=4294967295c" },
-    /* As versions before the short forms wrote it. */
-    { "a=0c,0c,0c,0c,0c,1,,,,,,,2c", "a=0c*5,1,12:2c" },
-    /* The short forms. */
-    { "a=0c*3,1*4,,,,2", "a=0c,0c,0c,1*4,,,,2" },
-    { "a=99998:1c;b=7:0c*4,3", "a=99998:1c;b=7:0c*4,3" },
-    /* Nonsense in them. */
-    { "a=1:2:3c", "a=,2" },
-    { "a=99999:1*9,5", "a=99999:1" },
-    { "a=123456789123456789123:1", "" },
-    { "a=0*3,1", "a=,1" },
-    { "a=1*0,2", "a=2" },
-    { "a=1*x,2", "" },
-    { "a=5:1,3:2", "a=,,,2,,1" },
-  };
-
-  (void) state;
-  for (size_t i = 0; i < ARRAY_LEN (cases); i++)
-    {
-      cleanup_ledger struct ray_ledger ledger = { 0 };
-      cleanup_free char *text = NULL;
-
-      ray_ledger_parse (&ledger, cases[i].text);
-      text = ray_ledger_print (&ledger);
-      assert_string_equal (text, cases[i].expect);
-    }
-}
-
-static void
-test_ledger_entries_are_read_back_whatever_they_are (void **state)
-{
-  (void) state;
-  for (uint32_t seed = 1; seed <= 50; seed++)
-    {
-      cleanup_ledger struct ray_ledger ledger = { 0 }, again = { 0 };
-      cleanup_free char *text = NULL;
-      uint32_t random = seed, step = 1 + seed % 7;
-
-      for (int64_t index = 0; index < 300; index += 1 + random % step)
-        {
-          random = random * 1664525 + 1013904223;
-          ray_ledger_set (&ledger, "g", index,
-                          (struct ray_ledger_entry){ .incarnation = random >> 30, .complete = random >> 29 & 1 });
-        }
-      text = ray_ledger_print (&ledger);
-      ray_ledger_parse (&again, text);
-      for (int64_t index = 0; index < 310; index++)
-        {
-          struct ray_ledger_entry a = ray_ledger_get (&ledger, "g", index), b = ray_ledger_get (&again, "g", index);
-
-          assert_int_equal (a.incarnation, b.incarnation);
-          assert_int_equal (a.complete, b.complete);
-        }
-    }
-}
-
-/* A pod with the label 99998 once made an annotation of 100 kB. */
-static void
-test_ledger_is_no_longer_than_what_it_tells (void **state)
-{
-  cleanup_ledger struct ray_ledger ledger = { 0 };
-  cleanup_free char *text = NULL;
-
-  (void) state;
-  ray_ledger_set (&ledger, "g", 99998, (struct ray_ledger_entry){ .complete = true });
-  ray_ledger_set (&ledger, "g", 100000, (struct ray_ledger_entry){ .complete = true });
-  ray_ledger_set (&ledger, "h", 0, (struct ray_ledger_entry){ .complete = true });
-  for (int64_t index = 0; index < 50000; index++)
-    ray_ledger_set (&ledger, "h", index, (struct ray_ledger_entry){ .complete = true });
-  text = ray_ledger_print (&ledger);
-  assert_string_equal (text, "g=99998:0c;h=0c*50000");
-}
-
-static void
-test_ledger_fits_its_annotation_whatever_happens (void **state)
-{
-  static const char *const groups[] = { "a", "b", "c" };
-
-  (void) state;
-  for (int complete = 0; complete <= 1; complete++)
-    {
-      cleanup_ledger struct ray_ledger ledger = { 0 }, again = { 0 };
-      cleanup_free char *text = NULL;
-
-      for (size_t g = 0; g < ARRAY_LEN (groups); g++)
-        for (int64_t index = 0; index < 100000; index++)
-          ray_ledger_set (&ledger, groups[g], index,
-                          (struct ray_ledger_entry){ .incarnation = 4000000000u + (uint32_t) index,
-                                                     .complete = complete || index == 70000 });
-      text = ray_ledger_print (&ledger);
-      assert_true (strlen (text) <= RAY_LEDGER_MAX);
-      ray_ledger_parse (&again, text);
-      for (size_t g = 0; g < ARRAY_LEN (groups); g++) /* every group keeps something, and the best first */
-        assert_true (ray_ledger_get (&again, groups[g], complete ? 0 : 70000).complete);
-    }
-}
-
 /* What was cut off is missing in the next plan's eyes, too, which must not write the same text for that. */
 static void
 test_a_ledger_that_is_full_is_not_written_for_ever (void **state)
@@ -1252,10 +1142,6 @@ main (void)
     cmocka_unit_test (test_deletions_say_why),
     cmocka_unit_test (test_absurd_replicas_make_a_bounded_plan),
     cmocka_unit_test (test_clusters_that_are_not_ours_to_touch_get_no_plan),
-    cmocka_unit_test (test_ledger_text_survives_a_round_trip),
-    cmocka_unit_test (test_ledger_entries_are_read_back_whatever_they_are),
-    cmocka_unit_test (test_ledger_is_no_longer_than_what_it_tells),
-    cmocka_unit_test (test_ledger_fits_its_annotation_whatever_happens),
     cmocka_unit_test (test_a_ledger_that_is_full_is_not_written_for_ever),
     cmocka_unit_test (test_random_histories_keep_the_invariants_and_come_to_rest),
   };

@@ -67,7 +67,7 @@ set_entry (struct ray_ledger_group *group, size_t index, struct ray_ledger_entry
 {
   size_t at = find_slot (group, index);
 
-  if (at == group->count || group->slots[at].index != index)
+  if (at >= group->count || group->slots[at].index != index)
     {
       group->slots = xgrow (group->slots, group->count, &group->cap, sizeof (*group->slots));
       memmove (&group->slots[at + 1], &group->slots[at], (group->count - at) * sizeof (*group->slots));
@@ -236,7 +236,7 @@ ray_ledger_print (const struct ray_ledger *ledger)
     }
   if (strlen (text) > RAY_LEDGER_MAX)
     {
-      size_t share = RAY_LEDGER_MAX / ledger->count;
+      size_t share = RAY_LEDGER_MAX / (ledger->count + 1);
 
       free (text);
       text = print (ledger, true, share > ITEM_MAX ? share - ITEM_MAX : 0);
@@ -261,7 +261,7 @@ ray_ledger_get (const struct ray_ledger *ledger, const char *group, int64_t inde
   if (found == NULL || !ray_ledger_holds (index))
     return (struct ray_ledger_entry){ 0 };
   at = find_slot (found, (size_t) index);
-  if (at == found->count || found->slots[at].index != (size_t) index)
+  if (at >= found->count || found->slots[at].index != (size_t) index)
     return (struct ray_ledger_entry){ 0 };
   return found->slots[at].entry;
 }

@@ -80,7 +80,7 @@ ray_slice_wears_name (const struct ray_slice *slice, const struct ray_cluster *c
                       uint32_t incarnation)
 {
   struct ray_identity identity = { .replica_index = slice->index };
-  struct ray_pod_names names;
+  struct ray_pod_names names = { 0 };
   char replica[RAY_NAME_SIZE];
 
   if (group->hosts > 1)

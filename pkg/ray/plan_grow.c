@@ -73,6 +73,8 @@ is_spent (const struct ray_planner *p, const struct ray_op *op)
   struct ray_pod_names names;
   const cJSON *item;
 
+  if (p->observed->ngone == 0 && op->group->workers_to_delete == NULL)
+    return false;
   ray_pod_names (&names, op->name_seed, p->cluster, op->group);
   cJSON_ArrayForEach (item, op->group->workers_to_delete)
     if (ray_pod_names_have (&names, log_nonnull (cJSON_GetStringValue (item))))

@@ -73,12 +73,12 @@ $(BUILD)/obj/%.o: %.c Makefile
 	@mkdir -p $(@D)
 	$(CC) $(ALL_CFLAGS) -MMD -MP -c -o $@ $<
 
-$(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(UNIT_HELP_OBJ) $(LIB)
+$(filter $(BUILD)/tests/unit/%,$(UNIT_BIN)): $(BUILD)/tests/%: $(BUILD)/obj/tests/%.o $(UNIT_HELP_OBJ) $(LIB)
 	@mkdir -p $(@D)
 	$(CC) $(ALL_LDFLAGS) -o $@ $^ -lcmocka $(OPERATOR_LIBS)
 
 # tests/sim defines what pkg/kube/client.c and informer.c do, so that these are not taken from the library.
-$(BUILD)/tests/sim/%: $(BUILD)/obj/tests/sim/%.o $(SIM_HELP_OBJ) $(LIB)
+$(filter $(BUILD)/tests/sim/%,$(UNIT_BIN)): $(BUILD)/tests/sim/%: $(BUILD)/obj/tests/sim/%.o $(SIM_HELP_OBJ) $(LIB)
 	@mkdir -p $(@D)
 	$(CC) $(ALL_LDFLAGS) $(SIM_WRAP) -o $@ $^ -lcmocka $(OPERATOR_LIBS)
 

@@ -185,13 +185,25 @@ is_watched (const struct ray_child *child)
   return !child->external && child->kind != RAY_CHILD_SECRET;
 }
 
-/* Time decides; and what a cluster that has a status had before is rather read than made. */
+/* Pods are not made before what they need: that there are some says that it was there. */
+static bool
+has_pods (const struct work *w)
+{
+  const struct ray_observed *observed = &w->snapshot->observed;
+
+  for (size_t i = 0; i < observed->npods; i++)
+    if (strcmp (observed->pods[i]->owner_uid, w->cluster->uid) == 0)
+      return true;
+  return false;
+}
+
+/* Time decides; and what a cluster that has a status may have had before is rather read than made. */
 static enum step
 first_step_unwatched (const struct work *w, struct item *item, bool known)
 {
   bool had = json_get (w->cluster->object, "status") != NULL;
 
-  item->believed = known || (had && !item->child->external);
+  item->believed = known || (!item->child->external && has_pods (w));
   if (known && item->memo.hash == item->child->hash && clock_mono_ms () - item->memo.checked_ms < RECHECK_MS)
     return STEP_DONE;
   return known || item->child->external || had ? STEP_GET : STEP_CREATE;

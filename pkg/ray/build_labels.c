@@ -21,10 +21,17 @@ set_number (cJSON *labels, const char *key, int64_t value)
   json_set_str (labels, key, text);
 }
 
-/* The slice a worker belongs to: what hostnames, TPU_WORKER_ID and slice affinity are computed from (§2.5, §2.9). */
+/* The slice a worker belongs to: what hostnames, TPU_WORKER_ID and slice affinity are computed from (§2.5, §2.9), and
+ * what the planner knows it by: a user's label of such a name, copied from a pod perhaps, must not pass for ours. */
 static void
 add_identity (const struct pod_build *b, cJSON *labels)
 {
+  static const char *const identity[] = { RAY_LABEL_REPLICA_INDEX, RAY_LABEL_REPLICA_NAME, RAY_LABEL_HOST_INDEX };
+
+  for (size_t i = 0; i < ARRAY_LEN (identity); i++)
+    json_drop (labels, identity[i]);
+  if (b->group->is_head)
+    return;
   set_number (labels, RAY_LABEL_REPLICA_INDEX, b->identity->replica_index);
   if (b->group->hosts <= 1)
     return;
@@ -32,8 +39,8 @@ add_identity (const struct pod_build *b, cJSON *labels)
   set_number (labels, RAY_LABEL_HOST_INDEX, b->identity->host_index);
 }
 
-/* Template labels, overridden by the group's `labels`; the operator's own only where the user has none, except the
- * three that the controller finds its pods by. */
+/* Template labels, overridden by the group's `labels`; the operator's own only where the user has none, except those
+ * that the controller finds and tells apart its pods by. */
 void
 ray_add_labels (struct pod_build *b)
 {
@@ -55,8 +62,7 @@ ray_add_labels (struct pod_build *b)
   /* Workers of a RayService serve when they are ready; whether the head does, the RayService controller finds out. */
   if (text_eq (b->cluster->origin_crd, "RayService"))
     json_set_str (labels, RAY_LABEL_SERVE, b->group->is_head ? "false" : "true");
-  if (!b->group->is_head)
-    add_identity (b, labels);
+  add_identity (b, labels);
 }
 
 /* Of the RayCluster's own annotations only ray.io/overwrite-container-cmd is passed on (§3.1.5). */

@@ -338,7 +338,8 @@ test_labels_the_user_may_override (void **state)
       CLUSTER, "[" ADD (GROUP "/template/metadata",
                         "{\"name\":\"n\",\"namespace\":\"other\",\"labels\":{\"a\":\"template\",\"b\":\"template\","
                         "\"ray.io/group\":\"x\",\"ray.io/cluster\":\"x\",\"ray.io/node-type\":\"x\","
-                        "\"ray.io/is-ray-node\":\"no\",\"ray.io/worker-group-replica-index\":\"9\"},"
+                        "\"ray.io/is-ray-node\":\"no\",\"ray.io/worker-group-replica-index\":\"9\","
+                        "\"ray.io/worker-group-replica-name\":\"x\",\"ray.io/replica-host-index\":\"9\"},"
                         "\"annotations\":{\"k\":\"v\"}}") "," ADD (GROUP "/labels",
                                                                    "{\"b\":\"group\",\"ray.io/cluster\":\"y\"}") "]");
   cleanup_json cJSON *pod = build_worker (&s, 3, 0);
@@ -350,8 +351,8 @@ test_labels_the_user_may_override (void **state)
   assert_json_text (json_get (pod, "metadata", "labels"),
                     "{\"a\":\"template\",\"b\":\"group\",\"ray.io/group\":\"g\",\"ray.io/cluster\":\"c\","
                     "\"ray.io/node-type\":\"worker\",\"ray.io/is-ray-node\":\"no\",\"ray.io/identifier\":\"c-worker\","
-                    "\"ray.io/worker-group-replica-index\":\"3\",\"app.kubernetes.io/name\":\"kuberay\","
-                    "\"app.kubernetes.io/created-by\":\"kuberay-operator\"}");
+                    "\"app.kubernetes.io/name\":\"kuberay\",\"app.kubernetes.io/created-by\":\"kuberay-operator\","
+                    "\"ray.io/worker-group-replica-index\":\"3\"}");
   assert_json_text (json_get (pod, "metadata", "ownerReferences"),
                     "[{\"apiVersion\":\"ray.io/v1\",\"kind\":\"RayCluster\",\"name\":\"c\",\"uid\":\"u\","
                     "\"controller\":true,\"blockOwnerDeletion\":true}]");

@@ -1,5 +1,6 @@
 /* status.c - the status subresource, field by field. */
 #include "ray/status.h"
+#include "ray/ray_internal.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -52,14 +53,6 @@ count_pods (const struct ray_cluster *cluster, const struct ray_observed *observ
 /* ---- resources ---- */
 
 static bool
-is_gpu (const char *name)
-{
-  const char *mig = strstr (name, "nvidia.com/mig-");
-
-  return text_ends_with (name, "gpu") || (mig == name && text_ends_with (name, "gb"));
-}
-
-static bool
 is_tpu (const char *name)
 {
   return strcmp (name, "google.com/tpu") == 0;
@@ -84,7 +77,7 @@ static const struct resource_total
 } resource_totals[] = {
   { "desiredCPU", is_cpu },
   { "desiredMemory", is_memory },
-  { "desiredGPU", is_gpu },
+  { "desiredGPU", ray_is_gpu_key },
   { "desiredTPU", is_tpu },
 };
 

@@ -11,10 +11,13 @@
   "  workerGroupSpecs:\n"                                                                                              \
   "  - {groupName: g, numOfHosts: 1, template: {spec: {containers: [{name: w}]}}}\n"
 
-#define ONE(path, value) "[{\"op\":\"add\",\"path\":\"" path "\",\"value\":" value "}]"
-#define TWO(p1, v1, p2, v2)                                                                                            \
-  "[{\"op\":\"add\",\"path\":\"" p1 "\",\"value\":" v1 "},{\"op\":\"add\",\"path\":\"" p2 "\",\"value\":" v2 "}]"
+#define ADD(path, value) "{\"op\":\"add\",\"path\":\"" path "\",\"value\":" value "}"
+#define ONE(path, value) "[" ADD (path, value) "]"
+#define TWO(p1, v1, p2, v2) "[" ADD (p1, v1) "," ADD (p2, v2) "]"
+#define FOUR(p1, v1, p2, v2, p3, v3, p4, v4) "[" ADD (p1, v1) "," ADD (p2, v2) "," ADD (p3, v3) "," ADD (p4, v4) "]"
 #define HEAD "/spec/headGroupSpec"
+#define NAME_53 "a2345678901234567890123456789012345678901234567890123"
+#define NAME_50 "r5678901234567890123456789012345678901234567890123"
 
 static const struct ray_child *
 find_child (const struct ray_children *children, const char *kind, const char *name)
@@ -73,6 +76,11 @@ test_which_objects (void **state)
       "Service/c-head-svc* PersistentVolumeClaim/d+!" },
     { "network policies", ONE ("/spec/networkPolicy", "{}"),
       "Service/c-head-svc* NetworkPolicy/c-head* NetworkPolicy/c-workers-g*" },
+    { "names of more than 50 characters lose their beginning, those of Services do not",
+      FOUR ("/metadata/name", "\"" NAME_53 "\"", "/spec/enableInTreeAutoscaling", "true", HEAD "/enableIngress", "true",
+            "/spec/authOptions", "{\"mode\":\"token\"}"),
+      "Service/" NAME_53 "-head-svc* ServiceAccount/" NAME_50 "+ Role/" NAME_50 " RoleBinding/" NAME_50
+      " Ingress/r890123456789012345678901234567890123-head-ingress Secret/" NAME_50 "*" },
   };
 
   (void) state;
@@ -113,6 +121,12 @@ assert_part (const char *patch, const char *kind, const char *name, const char *
   assert_json_text (json_get (child->object, member), expected);
 }
 
+#define LABELS_OF_C                                                                                                    \
+  "\"ray.io/cluster\":\"c\",\"app.kubernetes.io/name\":\"kuberay\",\"app.kubernetes.io/"                               \
+  "created-by\":\"kuberay-operator\""
+#define OWNER_C                                                                                                        \
+  "[{\"apiVersion\":\"ray.io/v1\",\"kind\":\"RayCluster\",\"name\":\"c\",\"uid\":\"u\",\"controller\":true,"           \
+  "\"blockOwnerDeletion\":true}]"
 #define PEERS_OF_C "[{\"podSelector\":{\"matchLabels\":{\"ray.io/cluster\":\"c\"}}}]"
 #define INGRESS_OF_C "{\"from\":" PEERS_OF_C "}"
 #define EGRESS_OF_C "{\"to\":" PEERS_OF_C "}"
@@ -141,6 +155,20 @@ test_content (void **state)
       "RoleBinding", "c", "subjects", "[{\"kind\":\"ServiceAccount\",\"name\":\"mine\",\"namespace\":\"ns\"}]" },
     { ONE ("/spec/enableInTreeAutoscaling", "true"), "RoleBinding", "c", "roleRef",
       "{\"apiGroup\":\"rbac.authorization.k8s.io\",\"kind\":\"Role\",\"name\":\"c\"}" },
+    { ONE ("/metadata/annotations", "{\"ray.io/enable-serve-service\":\"true\"}"), "Service", "c-serve-svc", "metadata",
+      "{\"name\":\"c-serve-svc\",\"namespace\":\"ns\",\"labels\":{" LABELS_OF_C
+      ",\"ray.io/originated-from-cr-name\":\"c\",\"ray.io/originated-from-crd\":\"RayCluster\",\"ray.io/serve\":"
+      "\"c-serve\"},\"ownerReferences\":" OWNER_C "}" },
+    { ONE ("/spec/enableInTreeAutoscaling", "true"), "Role", "c", "metadata",
+      "{\"name\":\"c\",\"namespace\":\"ns\",\"labels\":{" LABELS_OF_C "},\"ownerReferences\":" OWNER_C "}" },
+    { ONE (HEAD "/enableIngress", "true"), "Ingress", "c-head-ingress", "metadata",
+      "{\"name\":\"c-head-ingress\",\"namespace\":\"ns\",\"labels\":{" LABELS_OF_C
+      ",\"ray.io/identifier\":\"c-head\"},\"ownerReferences\":" OWNER_C "}" },
+    { TWO (HEAD "/enableIngress", "true", HEAD "/template/spec/containers/0/ports",
+           "[{\"name\":\"dashboard\",\"containerPort\":8266}]"),
+      "Ingress", "c-head-ingress", "spec",
+      "{\"rules\":[{\"http\":{\"paths\":[{\"path\":\"/\",\"pathType\":\"Prefix\",\"backend\":{\"service\":{\"name\":"
+      "\"c-head-svc\",\"port\":{\"number\":8266}}}}]}}]}" },
     { ONE (HEAD "/enableIngress", "true"), "Ingress", "c-head-ingress", "spec",
       "{\"rules\":[{\"http\":{\"paths\":[{\"path\":\"/\",\"pathType\":\"Prefix\",\"backend\":{\"service\":{\"name\":"
       "\"c-head-svc\",\"port\":{\"number\":8265}}}}]}}]}" },

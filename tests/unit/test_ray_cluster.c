@@ -41,6 +41,8 @@ test_shortened_names (void **state)
     { ray_check_name, "raycluster", "raycluster" },
     { ray_check_name, "1cluster", "rcluster" },
     { ray_check_name, "-cluster", "rcluster" },
+    { ray_check_name, "72fbcc7e-a661-4b18-ca41-e903-fc3ae634b18e-lazer090scholar-director-s",
+      "rca41-e903-fc3ae634b18e-lazer090scholar-director-s" },
     { ray_check_name, "aaaaaaaaaabbbbbbbbbbccccccccccddddddddddeeeeeeeeeeffffffffff",
       "bbbbbbbbbbccccccccccddddddddddeeeeeeeeeeffffffffff" },
     { ray_check_name, "a0bbbbbbbbbbccccccccccddddddddddeeeeeeeeeefffffffff",
@@ -137,6 +139,7 @@ test_worker_group_counts (void **state)
     { "negative hosts", "{numOfHosts: -3}", 0, 0, INT32_MAX, 1 },
     { "negative replicas", "{replicas: -3}", 0, 0, INT32_MAX, 1 },
     { "wrong types", "{replicas: '3', minReplicas: [], maxReplicas: 1.5, numOfHosts: yes}", 0, 0, INT32_MAX, 1 },
+    { "one host of many", "{replicas: 1, numOfHosts: 64}", 1, 0, INT32_MAX, 64 },
     { "absurdly many", "{replicas: 99999999999, numOfHosts: 99999999999}", INT32_MAX, 0, INT32_MAX, INT32_MAX },
   };
 

@@ -541,9 +541,13 @@ test_probes (void **state)
       assert_int_equal (json_int (probe, 0, "timeoutSeconds"), rows[i].timeout);
       assert_int_equal (json_int (probe, 0, "failureThreshold"), rows[i].failures);
       assert_int_equal (json_int (probe, 0, "initialDelaySeconds"), 10);
+      assert_int_equal (json_int (probe, 0, "periodSeconds"), 5);
+      assert_int_equal (json_int (probe, 0, "successThreshold"), 1);
       assert_int_equal (json_int (live, 0, "initialDelaySeconds"), 30);
-      assert_int_equal (json_int (live, 0, "failureThreshold"), 120);
       assert_int_equal (json_int (live, 0, "periodSeconds"), 5);
+      assert_int_equal (json_int (live, 0, "timeoutSeconds"), rows[i].timeout);
+      assert_int_equal (json_int (live, 0, "successThreshold"), 1);
+      assert_int_equal (json_int (live, 0, "failureThreshold"), 120);
     }
 }
 

@@ -1,12 +1,5 @@
 /* What the user is told: status, conditions, and that an unchanged world writes nothing. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include <cmocka.h>
+#include "test_ray.h"
 
 #include "plan_world.h"
 
@@ -410,6 +403,143 @@ test_digest_knows_a_dead_pod (void **state)
     }
 }
 
+/* §1.5: how HeadPodReady speaks. */
+static void
+test_condition_of_the_head (void **state)
+{
+  static const struct
+  {
+    const char *ready; /* the Pod's condition, or NULL */
+    const char *status, *reason, *message;
+  } rows[] = {
+    { NULL, "Unknown", "Unknown", "" },
+    { "{\"type\":\"Ready\",\"status\":\"True\"}", "True", "HeadPodRunningAndReady", "" },
+    { "{\"type\":\"Ready\",\"status\":\"True\",\"reason\":\"Mine\",\"message\":\"m\"}", "True", "Mine", "m" },
+    { "{\"type\":\"Ready\",\"status\":\"False\",\"reason\":\"PodFailed\",\"message\":\"m\"}", "False", "PodFailed",
+      "m" },
+    { "{\"type\":\"Ready\",\"status\":\"False\"}", "False", "Unknown", "" },
+  };
+
+  (void) state;
+  for (size_t i = 0; i < ARRAY_LEN (rows); i++)
+    {
+      cleanup_free char *text = xasprintf (
+          "{\"metadata\":{\"name\":\"h\",\"labels\":{\"ray.io/cluster\":\"c\",\"ray.io/node-type\":\"head\"},"
+          "\"ownerReferences\":[{\"controller\":true,\"uid\":\"uid-1\"}]},\"status\":{\"conditions\":[%s]}}",
+          log_nonnull (rows[i].ready));
+      cleanup_json cJSON *v = NULL, *status = NULL;
+      cleanup_free struct ray_pod *head = NULL;
+      const struct ray_pod *pods[1];
+      struct ray_observed observed = { .pods = pods, .npods = 1 };
+      static const struct ray_problems none = { 0 };
+      struct world w;
+      const cJSON *c;
+
+      assert_int_equal (json_parse (&v, text, strlen (text), NULL), 0);
+      pods[0] = head = ray_pod_digest (v);
+      world_init (&w, manifest);
+      assert_int_equal (ray_cluster_decode (&w.cluster, w.object, NULL, NULL), 0);
+      status = ray_status_make (&w.cluster, &observed, &ray_default_plan_options, &none, NULL, w.now_ms);
+      c = json_find (json_get (status, "conditions"), "type", "HeadPodReady");
+      assert_string_equal (json_str (c, "status"), rows[i].status);
+      assert_string_equal (json_str (c, "reason"), rows[i].reason);
+      assert_string_equal (json_str (c, "message"), rows[i].message);
+      world_free (&w);
+    }
+}
+
+/* §1.5: which resources count as GPUs, as TPUs, and what no resources are. */
+static void
+test_desired_resources (void **state)
+{
+  static const struct
+  {
+    const char *resources, *cpu, *memory, *gpu, *tpu;
+  } rows[] = {
+    { "{}", "0", "0", "0", "0" },
+    { "{limits: {cpu: 1500m, memory: 1Gi}, requests: {cpu: 1}}", "1", "1Gi", "0", "0" },
+    { "{limits: {nvidia.com/gpu: 2, amd.com/gpu: 1}}", "0", "0", "3", "0" },
+    { "{limits: {nvidia.com/mig-1g.5gb: 2, nvidia.com/mig-2g.10gb: 1}}", "0", "0", "3", "0" },
+    { "{limits: {nvidia.com/mig-1g.5gbx: 2, nvidia.com/mig-big-gb: 1, mig-1g.5gb: 1}}", "0", "0", "0", "0" },
+    { "{limits: {google.com/tpu: 4, aws.amazon.com/neuroncore: 4}}", "0", "0", "0", "4" },
+  };
+
+  (void) state;
+  for (size_t i = 0; i < ARRAY_LEN (rows); i++)
+    {
+      cleanup_free char *yaml = xasprintf ("metadata: {name: c, namespace: ns}\n"
+                                           "spec: {headGroupSpec: {template: {spec: {containers: [{name: h, "
+                                           "resources: %s}]}}}}",
+                                           rows[i].resources);
+      cleanup_json cJSON *status = NULL;
+      struct world w;
+
+      world_init (&w, yaml);
+      status = status_of (&w, NULL, NULL);
+      assert_string_equal (json_str (status, "desiredCPU"), rows[i].cpu);
+      assert_string_equal (json_str (status, "desiredMemory"), rows[i].memory);
+      assert_string_equal (json_str (status, "desiredGPU"), rows[i].gpu);
+      assert_string_equal (json_str (status, "desiredTPU"), rows[i].tpu);
+      world_free (&w);
+    }
+}
+
+/* §1.5: the node port, else the target port. */
+static void
+test_endpoints (void **state)
+{
+  static const char service[]
+      = "{\"metadata\":{\"name\":\"s\",\"labels\":{\"ray.io/cluster\":\"c\",\"ray.io/"
+        "node-type\":\"head\"}},\"spec\":{\"ports\":"
+        "[{\"name\":\"a\",\"port\":1,\"targetPort\":11,\"nodePort\":30001},{\"name\":\"b\",\"port\":2,\"targetPort\":"
+        "12},"
+        "{\"name\":\"c\",\"port\":3},{\"name\":\"d\",\"port\":4,\"targetPort\":\"http\"},{\"port\":5}]}}";
+  cleanup_json cJSON *v = NULL;
+  cleanup_free struct ray_service *digest = NULL;
+
+  (void) state;
+  assert_int_equal (json_parse (&v, service, strlen (service), NULL), 0);
+  digest = ray_service_digest (v);
+  assert_string_equal (digest->endpoints, "{\"a\":\"30001\",\"b\":\"12\",\"c\":\"3\",\"d\":\"http\"}");
+}
+
+/* Appendix A, when every Pod is Running and ready. */
+static void
+test_worked_example (void **state)
+{
+  static const struct ray_problems none = { 0 };
+  cleanup_free char *text = read_fixture ("raycluster_v4_multihost.yaml");
+  cleanup_free struct ray_service *head = NULL;
+  cleanup_json cJSON *service = NULL, *status = NULL;
+  struct ray_observed observed;
+  struct world w;
+
+  (void) state;
+  world_init (&w, text);
+  world_settle (&w);
+  world_run_all (&w);
+  for (size_t i = 0; i < w.npods; i++)
+    w.pods[i]->ip = "10.1.2.3";
+  service = ray_build_head_service (&w.cluster, &ray_default_options);
+  head = ray_service_digest (service);
+  observed = (struct ray_observed){ .pods = (const struct ray_pod **) w.pods,
+                                    .npods = w.npods,
+                                    .services = (const struct ray_service *[]){ head },
+                                    .nservices = 1 };
+  status = ray_status_make (&w.cluster, &observed, &ray_default_plan_options, &none, NULL, w.now_ms);
+  json_drop (status, "conditions");
+  json_drop (status, "stateTransitionTimes");
+  json_drop (json_get (status, "head"), "podName");
+  assert_json_text (
+      status, "{\"state\":\"ready\",\"desiredWorkerReplicas\":2,\"minWorkerReplicas\":2,\"maxWorkerReplicas\":2,"
+              "\"availableWorkerReplicas\":2,\"readyWorkerReplicas\":2,\"desiredCPU\":\"10\",\"desiredMemory\":"
+              "\"120G\",\"desiredGPU\":\"0\",\"desiredTPU\":\"8\",\"head\":{\"podIP\":\"10.1.2.3\","
+              "\"serviceName\":\"raycluster-tpu-v4-multihost-head-svc\",\"serviceIP\":\"10.1.2.3\"},\"endpoints\":{"
+              "\"client\":\"10001\",\"dashboard\":\"8265\",\"gcs\":\"6379\",\"metrics\":\"8080\",\"mxla\":\"8081\","
+              "\"serve\":\"8000\",\"slicebuilder\":\"8471\"},\"observedGeneration\":1}");
+  world_free (&w);
+}
+
 /* A head Service of an earlier name stays beside the present one; others' do not count. */
 static void
 test_the_head_service_is_the_one_of_the_present_name (void **state)
@@ -453,6 +583,10 @@ main (void)
     cmocka_unit_test (test_what_vanishes_inside_the_status_is_taken_back),
     cmocka_unit_test (test_digest_explains_why_the_head_is_not_ready),
     cmocka_unit_test (test_digest_knows_a_dead_pod),
+    cmocka_unit_test (test_condition_of_the_head),
+    cmocka_unit_test (test_desired_resources),
+    cmocka_unit_test (test_endpoints),
+    cmocka_unit_test (test_worked_example),
     cmocka_unit_test (test_the_head_service_is_the_one_of_the_present_name),
   };
 

@@ -1,6 +1,7 @@
 """The pytest fixtures of tests that need a control plane; a conftest.py imports those it wants.
 
-    cluster          one real control plane for the whole session, with our CRD on it (a Cluster)
+    cluster          one real control plane for the whole session, with our CRD on it (a Cluster); the environment variable
+                     RAY_TPU_OPERATOR_CONTROL_PLANE names the folder of one that runs already, to be used and left alone
     namespace        a fresh namespace per test; make_namespace() makes more of them
     start_operator   starts operators, and asserts that each one still running at the end stops cleanly on SIGTERM
     operator         an operator with controller and webhook, restricted to the test's namespace
@@ -9,6 +10,7 @@ and namespaces() and operators(), the same for fixtures of a wider scope.
 """
 
 import contextlib
+import os
 import pathlib
 import re
 import uuid
@@ -28,15 +30,19 @@ def cluster(request, tmp_path_factory):
         # The first build takes minutes and says so; pytest must not swallow that.
         with capture.global_and_fixture_disabled():
             bin_dir = build_tools()
-        control_plane = ControlPlane(tmp_path_factory.mktemp("control-plane"), crds=[CRD] if CRD.exists() else [])
-        control_plane.start()
+        running = os.environ.get("RAY_TPU_OPERATOR_CONTROL_PLANE")
+        folder = running or tmp_path_factory.mktemp("control-plane")
+        control_plane = ControlPlane(folder, crds=[CRD] if CRD.exists() else [])
+        if not running:
+            control_plane.start()
     except RuntimeError as e:
         # One clear error instead of one per test.
         pytest.exit(str(e), returncode=1)
     try:
         yield Cluster(control_plane, bin_dir)
     finally:
-        control_plane.stop()
+        if not running:
+            control_plane.stop()
 
 
 @contextlib.contextmanager

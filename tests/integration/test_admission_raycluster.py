@@ -213,7 +213,7 @@ def test_a_stored_invalid_cluster_can_be_scaled_and_suspended_and_mended(cluster
     assert hosts(stored.get()) == [4]
 
 
-def test_a_stored_group_with_pods_is_never_given_other_hosts(cluster, namespace, start_operator):
+def test_2044_a_stored_group_with_pods_is_never_given_other_hosts(cluster, namespace, start_operator):
     """numOfHosts 1 on a 4x4 topology, stored without us: any update leaves the number as it is, and says so."""
     cluster.create(raycluster("bad", without_hosts()), namespace)
     start_operator(cluster, watch_namespaces=[namespace])

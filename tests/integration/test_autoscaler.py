@@ -113,8 +113,9 @@ def test_its_account_may_do_its_work_and_nothing_else(cluster, namespace):
     ray.delete()
 
 
+@pytest.mark.complaint("ray#53938", 3738)
 @pytest.mark.parametrize("hosts", [1, 4], ids=["single-host", "multi-host"])
-def test_it_scales_up_and_down_and_up_again(cluster, namespace, hosts):
+def test_ray_54063_it_scales_up_and_down_and_up_again(cluster, namespace, hosts):
     with watch_pods(cluster, namespace) as history:
         ray, autoscaler = start(cluster, namespace, f"updown-{hosts}", groups_of(hosts))
         first = uids(ray.workers())
@@ -159,6 +160,7 @@ def test_it_scales_up_and_down_and_up_again(cluster, namespace, hosts):
         ray.delete()
 
 
+@pytest.mark.complaint(1253)
 @pytest.mark.parametrize("hosts", [1, 2], ids=["single-host", "multi-host"])
 def test_1192_nobody_else_picks_a_victim(cluster, namespace, hosts):
     """Fewer replicas than Pods and no name, or fewer names than there are too many: only the named go."""
@@ -216,7 +218,7 @@ def test_a_named_pod_on_a_node_is_waited_for(cluster, namespace):
 
 
 @pytest.mark.parametrize("hosts", [1, 2], ids=["single-host", "multi-host"])
-def test_a_list_that_still_stands_after_a_restart_deletes_nothing_more(
+def test_733_a_list_that_still_stands_after_a_restart_deletes_nothing_more(
     cluster, make_namespace, start_operator, hosts
 ):
     ns = make_namespace()

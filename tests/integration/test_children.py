@@ -251,7 +251,8 @@ def test_what_the_head_waits_for_does_not_hide_that_workers_fail(cluster, namesp
     wait_until(both, "both in the condition")
 
 
-def test_recreate_replaces_all_pods_after_a_change(cluster, namespace, controller):
+@pytest.mark.complaint(289, 234, 4051)
+def test_2534_recreate_replaces_all_pods_after_a_change(cluster, namespace, controller):
     manifest = yaml.safe_load(CLUSTER)
     manifest["spec"]["upgradeStrategy"] = {"type": "Recreate"}
     cluster.apply(manifest, namespace)
@@ -276,7 +277,7 @@ def deleted(cluster, namespace):
     return not cluster.exists("raycluster", "c", namespace)
 
 
-def test_redis_state_is_removed_by_a_job(cluster, namespace, controller):
+def test_1557_redis_state_is_removed_by_a_job(cluster, namespace, controller):
     cluster.apply(REDIS, namespace)
     wait_until(lambda: len(cluster.get_json("pods", ns=namespace)) == 1, "the head")
     assert cluster.get_json("raycluster", "c", namespace)["metadata"]["finalizers"] == [FINALIZER]
@@ -355,7 +356,7 @@ def service_account(cluster, namespace, rules, directory):
             cluster.delete(kind, name)
 
 
-def test_the_charts_permissions_are_enough(cluster, namespace, start_operator, tmp_path):
+def test_1706_the_charts_permissions_are_enough(cluster, namespace, start_operator, tmp_path):
     """The operator as the service account that the chart makes, with nothing but the chart's rules."""
     with service_account(cluster, namespace, chart_rules(), tmp_path) as path:
         operator = start_operator(cluster, f"--kubeconfig={path}", webhook=False, watch_namespaces=[namespace])

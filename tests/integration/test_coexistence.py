@@ -146,7 +146,7 @@ def test_two_operators_split_the_rayclusters_by_label(cluster, namespace, start_
 # --- switches
 
 
-def test_the_head_is_named_after_the_cluster(cluster, namespace, start_operator):
+def test_3013_the_head_is_named_after_the_cluster(cluster, namespace, start_operator):
     environment = {"ENABLE_DETERMINISTIC_HEAD_POD_NAME": "true"}
     start_operator(cluster, webhook=False, watch_namespaces=[namespace], environment=environment)
     ray = RayCluster.create(cluster, namespace, raycluster("ray", tpu_group()))

@@ -96,7 +96,8 @@ def test_kills_while_a_slice_is_replaced_do_no_harm(cluster, namespace, start_op
         assert seen(watch, "ADDED") == 1 + 2 * HOSTS
 
 
-def test_two_operators_at_once_make_each_pod_once(cluster, namespace, start_operator):
+@pytest.mark.complaint(704)
+def test_715_two_operators_at_once_make_each_pod_once(cluster, namespace, start_operator):
     """Neither knows of the other, as when both believe to be the leader for a while."""
     for _ in range(2):
         start_operator(cluster, webhook=False, watch_namespaces=[namespace], leader_elect=False)

@@ -46,7 +46,8 @@ def half_a_slice(cluster, ns):
     return ray
 
 
-def test_a_slice_that_quota_does_not_let_in_waits_and_is_not_torn_down(cluster, namespace, controller):
+@pytest.mark.complaint(639)
+def test_4540_a_slice_that_quota_does_not_let_in_waits_and_is_not_torn_down(cluster, namespace, controller):
     with watch_pods(cluster, namespace) as history:
         ray = half_a_slice(cluster, namespace)
         condition = ray.wait_condition("ReplicaFailure", status="True", reason="FailedCreateWorkerPod")
@@ -160,7 +161,8 @@ def test_a_pod_that_does_not_go_holds_its_place_only_for_a_bounded_time(cluster,
         assert uids(ray.wait_pods(workers=4)) == uids(after), "the slice that runs stays"
 
 
-def test_a_head_that_does_not_go_is_replaced_after_a_bounded_time(cluster, namespace, start_operator):
+@pytest.mark.complaint(139)
+def test_1141_a_head_that_does_not_go_is_replaced_after_a_bounded_time(cluster, namespace, start_operator):
     start_operator(cluster, "--terminating-timeout=1s", webhook=False, watch_namespaces=[namespace])
     with watch_pods(cluster, namespace):
         ray = RayCluster.create(cluster, namespace, raycluster("ray", tpu_group()))

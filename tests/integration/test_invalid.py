@@ -23,7 +23,7 @@ def too_few_hosts(manifest):
     group(manifest)["numOfHosts"] = 2
 
 
-def duplicate_names(manifest):
+def complaint_718_duplicate_names(manifest):
     manifest["spec"]["workerGroupSpecs"].append(copy.deepcopy(group(manifest)))
 
 
@@ -99,7 +99,7 @@ OURS = [
             "set numOfHosts to 4",
         ],
     ),
-    (duplicate_names, ["spec.workerGroupSpecs[1].groupName", '"v6e" is also the name', "give every group its own"]),
+    (complaint_718_duplicate_names, ["spec.workerGroupSpecs[1].groupName", '"v6e" is also the name', "give every group its own"]),
     (too_long_group_name, ["spec.workerGroupSpecs[0].groupName", "60 characters", "shorten it"]),
     (bad_label_value, ['spec.workerGroupSpecs[0].template.metadata.labels["team"]', '"a b" is no label value']),
     (empty_image, ["spec.workerGroupSpecs[0].template.spec.containers[0].image", "is empty: name the image"]),

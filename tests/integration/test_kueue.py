@@ -85,8 +85,9 @@ def assert_suspended(ray):
     return status
 
 
+@pytest.mark.complaint(5062)
 @pytest.mark.parametrize("spec", [{}, RECREATE], ids=["none", "recreate"])
-def test_held_back_admitted_evicted_and_admitted_again(cluster, namespace, spec):
+def test_4876_held_back_admitted_evicted_and_admitted_again(cluster, namespace, spec):
     name = f"cycle-{'recreate' if spec else 'none'}"
     with watch_pods(cluster, namespace) as history:
         manifest = raycluster(name, tpu_group(), cpu_group(hosts=2), suspend=True, **spec)

@@ -77,7 +77,7 @@ def test_scaling_down_takes_first_what_is_least_use(cluster, namespace, controll
 
 
 @pytest.mark.parametrize("lost", [0, 3], ids=["first-host", "last-host"])
-def test_a_slice_that_loses_a_host_is_replaced_whole(cluster, namespace, controller, lost):
+def test_3552_a_slice_that_loses_a_host_is_replaced_whole(cluster, namespace, controller, lost):
     with watch_pods(cluster, namespace):
         ray = create(cluster, namespace, tpu_group(SLICE, replicas=2))
         ray.run()

@@ -48,7 +48,8 @@ def test_status_of_pods_that_wait_for_a_node(ray):
     assert ray.condition("HeadPodReady")["status"] != "True"
 
 
-def test_status_follows_the_pods_one_by_one(cluster, ray):
+@pytest.mark.complaint(991)
+def test_3274_status_follows_the_pods_one_by_one(cluster, ray):
     (head,), workers = ray.heads(), ray.workers()
 
     cluster.set_pod_status(ray.ns, head["metadata"]["name"], phase="Pending")
@@ -84,7 +85,7 @@ def test_status_follows_the_pods_one_by_one(cluster, ray):
     ],
     ids=["not-ready", "dead"],
 )
-def test_a_cluster_is_not_ready_while_a_worker(cluster, ray, what, change, counts):
+def test_2188_a_cluster_is_not_ready_while_a_worker(cluster, ray, what, change, counts):
     ray.run()
     before = uids(ray.workers())
     cluster.set_pod_status(ray.ns, ray.workers()[2]["metadata"]["name"], **change)

@@ -256,6 +256,7 @@ def test_a_headless_service_of_kuberay_before_1_4_stays(cluster, namespace, star
     assert uids(ray.pods()) == before
 
 
+@pytest.mark.complaint(1105)
 def test_2088_a_head_service_with_a_cluster_ip_keeps_it(cluster, namespace, start_operator):
     """clusterIP cannot be changed; whoever tries makes no progress at all. Selector and ports are still repaired."""
     ray = KubeRay(cluster, namespace, raycluster("taken", cpu_group("s", 1, 1))).ray

@@ -86,6 +86,7 @@ def listing(cluster, ns, item):
 # --- what a worker is told
 
 
+@pytest.mark.complaint(1642)
 @ways
 @tutorials
 def test_every_worker_is_told_its_place(cluster, worlds, way, name, example, group, hosts, memory, tpus):
@@ -167,8 +168,9 @@ def test_the_webhook_changes_pods_only_when_the_controller_leaves_them_incomplet
 # --- what is around it
 
 
+@pytest.mark.complaint(4171)
 @tutorials
-def test_pods_carry_the_labels_others_rely_on(worlds, name, example, group, hosts, memory, tpus):
+def test_3902_pods_carry_the_labels_others_rely_on(worlds, name, example, group, hosts, memory, tpus):
     ray = worlds["both"].rays[name]
     common = {
         CLUSTER: NAME,
@@ -405,7 +407,7 @@ def test_slice_affinity_is_merged_into_the_users(cluster, namespace, start_opera
         assert_slice_affinity(pod)
 
 
-def test_every_name_a_worker_is_told_is_in_the_dns_of_the_cluster(cluster, worlds):
+def test_1642_every_name_a_worker_is_told_is_in_the_dns_of_the_cluster(cluster, worlds):
     """CoreDNS serves HOSTNAME.SERVICE from the hostnames of the Service's EndpointSlices."""
     ray = worlds["both"].rays["tutorial_a_v6e_4x4"]
     workers = ray.workers()

@@ -187,8 +187,9 @@ def create_patiently(cluster, ns, manifest, deadline):
             time.sleep(0.2)
 
 
+@pytest.mark.complaint("ai-on-gke#859", "ai-on-gke#891")
 @pytest.mark.parametrize("count", [64, 256])
-def test_simultaneous_pods_fill_every_place_once(cluster, namespace, two_replicas, count):
+def test_ai_on_gke_858_simultaneous_pods_fill_every_place_once(cluster, namespace, two_replicas, count):
     balancer, operators = two_replicas
     deadline = time.monotonic() + 240
     # KubeRay is not there; the RayCluster only says how many slices there are to be.

@@ -6,6 +6,7 @@
 #   test         everything: unit tests, also under ASan+UBSan and TSan, and integration tests on a real control plane
 #   unit         unit tests alone          asan, tsan   the same under sanitizers
 #   integration  pytest against a real kube-apiserver and etcd; integration-asan: with sanitizers in our programs
+#   faults       puts each fault that users of KubeRay complained about back, and shows that a test fails (takes half an hour)
 #   check        clang-format, clang-tidy, cppcheck, generated files up to date
 #   bench        side-by-side measurements, printed as ratios
 #   fuzz         FUZZ_SECONDS=60 per target (needs clang)
@@ -49,7 +50,7 @@ BENCH_BIN := $(patsubst tests/bench/%.c,$(BUILD)/bench/%,$(wildcard tests/bench/
 FUZZ_BIN := $(patsubst tests/fuzz/%.c,$(BUILD)/fuzz/%,$(wildcard tests/fuzz/fuzz_*.c))
 C_FILES := $(wildcard pkg/*/*.[ch] cmd/*/*.[ch] tests/*/*.[ch])
 
-.PHONY: all deps integration-asan unit-build bench-build demo test unit integration asan tsan check bench fuzz install clean
+.PHONY: all deps integration-asan unit-build bench-build demo test unit integration asan tsan faults check bench fuzz install clean
 .DELETE_ON_ERROR:
 .SECONDARY:
 
@@ -127,6 +128,9 @@ bench:
 	@scripts/deps.sh test
 	@$(MAKE) --no-print-directory bench-build
 	@tests/bench/run.sh
+
+faults: all
+	@$(PYTHON) tests/faults/run.py $(FAULTS)
 
 check:
 	@scripts/deps.sh check && scripts/deps.sh test

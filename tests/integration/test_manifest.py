@@ -34,7 +34,7 @@ def namespace(cluster, request, tmp_path_factory):
 
 @pytest.fixture
 def create(cluster, namespace):
-    """create(name, *groups, **spec): a RayCluster that is deleted at the end of the test."""
+    """create(manifest): a RayCluster that is deleted at the end of the test."""
     made = []
 
     def make(manifest):

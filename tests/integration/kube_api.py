@@ -12,6 +12,8 @@ import yaml
 
 
 JSON = "application/json"
+# The API server ends the watch of a client that does not keep up. It may go on where it was, and nothing is lost; but not for ever.
+RESUMPTIONS = 50
 
 
 class ApiError(Exception):
@@ -155,7 +157,8 @@ class Watch(threading.Thread):
     Use as a context manager. For rules that must hold "at any moment", where polling would miss the moment.
     """
 
-    def __init__(self, api, path, selector=None):
+    def __init__(self, api, path, selector=None, timeout=None):
+        """timeout: seconds after which the API server is to end it; then it goes on."""
         super().__init__(name=f"watch {path}", daemon=True)
         params = {"labelSelector": selector} if selector else {}
         listed = api.get(path, **params)
@@ -163,23 +166,42 @@ class Watch(threading.Thread):
         self.events = []
         self.error = None
         self._stop_requested = False
-        params |= {"watch": "true", "resourceVersion": listed["metadata"]["resourceVersion"]}
         self._connection = api.connect()
-        self._connection.request("GET", f"{path}?{urllib.parse.urlencode(params)}")
+        self._path, self._params = path, params | {"watch": "true"}
+        if timeout:
+            self._params["timeoutSeconds"] = timeout
+        self.resumed = 0
+        self._version = listed["metadata"]["resourceVersion"]
+        self._open()
+        self.start()
+
+    def _open(self):
+        """From the last version seen on."""
+        params = urllib.parse.urlencode(self._params | {"resourceVersion": self._version})
+        self._connection.close()
+        self._connection.request("GET", f"{self._path}?{params}")
         self._response = self._connection.getresponse()
         self._socket = self._connection.sock or self._response.fp.raw._sock
         self._socket.settimeout(None)
-        self.start()
 
     def run(self):
         try:
-            for line in self._response:
-                event = json.loads(line)
-                self.events.append((event["type"], event["object"]))
-        except (http.client.HTTPException, OSError, ValueError) as e:
+            self._record()
+            while self.resumed < RESUMPTIONS and not self._stop_requested:
+                self._open()
+                self.resumed += 1
+                self._record()
+            self.error = f"the API server ended the watch {RESUMPTIONS} times"
+        except (http.client.HTTPException, OSError, ValueError, KeyError) as e:
             self.error = e
-        if not self._stop_requested:
-            self.error = self.error or "the API server ended the watch"
+
+    def _record(self):
+        for line in self._response:
+            event = json.loads(line)
+            if event["type"] == "ERROR":
+                raise ValueError(event["object"].get("message"))
+            self._version = event["object"]["metadata"]["resourceVersion"]
+            self.events.append((event["type"], event["object"]))
 
     def history(self):
         """All events so far; raises when the watch broke, because then some are missing."""

@@ -8,7 +8,7 @@ import pytest
 
 from cluster import TOOLS, wait_until
 from harness import CRD
-from kube_api import ApiError
+from kube_api import ApiError, Watch
 
 DEPLOYMENT = """
 apiVersion: apps/v1
@@ -97,6 +97,20 @@ def test_watch_records_every_change(cluster, namespace):
         wait_until(lambda: "DELETED" in [kind for kind, _ in watch.history()], "the watch sees the deletion")
         phases = [o["status"]["phase"] for kind, o in watch.history() if kind != "DELETED"]
     assert list(dict.fromkeys(phases)) == ["Pending", "Running"]
+
+
+def test_a_watch_that_the_api_server_ends_goes_on_where_it_was(cluster, namespace):
+    path = cluster.api.resource("configmaps").path(namespace)
+    with Watch(cluster.api, path, timeout=1) as watch:
+        made = []
+
+        def resumed():
+            made.append(f"m{len(made)}")
+            cluster.create({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": made[-1]}}, namespace)
+            return watch.resumed >= 3
+
+        wait_until(resumed, "three times ended, three times resumed")
+        wait_until(lambda: [o["metadata"]["name"] for _, o in watch.history() if o["metadata"]["name"] in made] == made, made)
 
 
 def test_wait_until_names_the_last_value(cluster):

@@ -255,10 +255,18 @@ def assert_whole_slices(workers, expected):
 
 
 class PodHistory:
-    """What a watch saw of the Pods of a namespace."""
+    """What a watch saw of the Pods of a namespace; it may be behind what a list shows, unless it has caught up."""
 
-    def __init__(self, watch):
-        self._watch = watch
+    def __init__(self, cluster, ns, watch):
+        self._cluster, self._ns, self._watch = cluster, ns, watch
+
+    def catch_up(self):
+        """Waits until what is stored by now is in the record."""
+        spec = {"containers": [{"name": "c", "image": "c"}]}
+        marker = {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "marker-"}, "spec": spec}
+        made = self._cluster.create(marker, self._ns)["metadata"]
+        wait_until(lambda: any(o["metadata"]["uid"] == made["uid"] for _, o in self._watch.history()), "the watch sees everything")
+        self._cluster.delete("pods", made["name"], self._ns)
 
     def moments(self):
         """The Pods that exist after each event, the first moment being the list before any."""
@@ -301,14 +309,9 @@ class PodHistory:
 def watch_pods(cluster, ns):
     """Yields a PodHistory; at the end, if nothing else failed, asserts that places were unique at every moment."""
     with cluster.watch("pods", ns) as watch:
-        history = PodHistory(watch)
+        history = PodHistory(cluster, ns, watch)
         yield history
-        # What was stored before now has to be in the record.
-        spec = {"containers": [{"name": "c", "image": "c"}]}
-        marker = cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "marker"}, "spec": spec}, ns)
-        uid = marker["metadata"]["uid"]
-        wait_until(lambda: any(o["metadata"]["uid"] == uid for _, o in watch.history()), "the watch sees everything")
-        cluster.delete("pods", "marker", ns)
+        history.catch_up()
         history.assert_places_are_unique()
 
 

@@ -151,6 +151,7 @@ def test_ray_54063_it_scales_up_and_down_and_up_again(cluster, namespace, hosts)
 
         autoscaler.decide((0, 1, []))
         ray.wait_pods(workers=hosts)
+        history.catch_up()
         ours = [p for pods in history.moments() for p in pods.values() if labels_of(p).get(CLUSTER) == ray.name]
         owners = {}
         for pod in ours:
@@ -177,6 +178,7 @@ def test_1192_nobody_else_picks_a_victim(cluster, namespace, hosts):
         ray.wait_pods(workers=3 * hosts)
         ray.wait_seen()
         ours = {name_of(p) for p in before}
+        history.catch_up()
         assert set(history.deleted()) & ours == set(named)
         ray.delete()
 

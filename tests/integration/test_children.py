@@ -350,6 +350,8 @@ def service_account(cluster, namespace, rules, directory):
         config["users"] = [{"name": config["users"][0]["name"], "user": {"token": token}}]
         path = directory / "kubeconfig"
         path.write_text(yaml.safe_dump(config))
+        ask = ("auth", "can-i", "create", "events.events.k8s.io", f"--as=system:serviceaccount:{namespace}:{account}")
+        wait_until(lambda: cluster.kubectl(*ask, check=False).stdout.strip() == "yes", "the API server knows of the rights")
         yield path
     finally:
         for kind in ("clusterrolebindings", "clusterroles"):

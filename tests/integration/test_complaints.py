@@ -209,6 +209,7 @@ def test_1936_scaling_down_in_quick_steps_deletes_no_more_than_asked(cluster, na
         after = ray.wait_pods(workers=3)
         ray.wait_seen()
         assert set(uids(after)) < set(uids(before)), "none was made anew"
+        history.catch_up()
         assert len([n for n in history.deleted() if n in {name_of(p) for p in before}]) == 5
         seen = {p["metadata"]["uid"] for m in history.moments() for p in m.values() if labels_of(p).get(CLUSTER) == ray.name}
         assert len(seen) == 9, "the head and eight workers, and no other ever"

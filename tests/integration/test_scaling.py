@@ -104,6 +104,7 @@ def test_a_slice_that_loses_several_hosts_at_once_is_replaced_once(cluster, name
         after = ray.wait_pods(workers=4)
         ray.run()
         assert uids(ray.workers()) == uids(after)
+        history.catch_up()
         names = {labels_of(p).get(REPLICA_NAME) for pods in history.moments() for p in pods.values()} - {None}
         assert names == {*replica_names(before).values(), *replica_names(after).values()}
 

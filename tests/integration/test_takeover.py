@@ -171,7 +171,7 @@ def test_nothing_is_restarted(cluster, namespace, start_operator, made, strategy
         ray.wait_seen()
         assert uids(ray.pods(live=False)) == before
         assert {n: s["metadata"]["uid"] for n, s in ray.services().items()} == services
-        assert not PodHistory(watch).deleted()
+        assert not PodHistory(cluster, namespace, watch).deleted()
         assert not [o for kind, o in watch.history() if kind == "ADDED"]
         assert operator.metric("ray_tpu_operator_pods_deleted_total") == 0
 

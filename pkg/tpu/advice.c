@@ -16,13 +16,21 @@ tpu_warn (cJSON *warnings, const char *fmt, ...)
   const cJSON *said;
   va_list args;
 
+  int count = 0;
+
   va_start (args, fmt);
   vsnprintf (text, sizeof (text), fmt, args);
   va_end (args);
   cJSON_ArrayForEach (said, warnings)
-    if (text_eq (cJSON_GetStringValue (said), text))
-      return;
-  json_push_str (warnings, text);
+    {
+      if (text_eq (cJSON_GetStringValue (said), text))
+        return;
+      count++;
+    }
+  if (count < TPU_WARNINGS_MAX - 1)
+    json_push_str (warnings, text);
+  else if (count < TPU_WARNINGS_MAX)
+    json_push_str (warnings, "there is more to say about this Pod: mend this first");
 }
 
 /* ---- annotations ---- */
@@ -43,6 +51,8 @@ advise_annotations (cJSON *warnings, const cJSON *pod)
 {
   const char *inject = tpu_annotation (pod, TPU_ANNOTATION_INJECT);
   const cJSON *annotations = json_get (pod, "metadata", "annotations"), *item;
+  const char *first = NULL;
+  int unknown = 0;
 
   if (inject != NULL && !text_eq (inject, "true") && !text_eq (inject, "false"))
     tpu_warn (warnings,
@@ -53,10 +63,16 @@ advise_annotations (cJSON *warnings, const cJSON *pod)
   if (!cJSON_IsObject (annotations))
     return;
   cJSON_ArrayForEach (item, annotations)
-    if (text_starts_with (item->string, "ray-tpu-operator") && !is_known (item->string))
-      tpu_warn (warnings,
-                "annotation %.80s is not known and has no effect: the one to opt out is " TPU_ANNOTATION_INJECT,
-                item->string);
+    if (text_starts_with (item->string, "ray-tpu-operator") && !is_known (item->string) && unknown++ == 0)
+      first = item->string;
+  if (unknown == 1)
+    tpu_warn (warnings, "annotation %.80s is not known and has no effect: the one to opt out is " TPU_ANNOTATION_INJECT,
+              first);
+  else if (unknown > 1)
+    tpu_warn (
+        warnings,
+        "annotation %.80s and %d more are not known and have no effect: the one to opt out is " TPU_ANNOTATION_INJECT,
+        first, unknown - 1);
 }
 
 /* ---- the rest ---- */
@@ -74,10 +90,6 @@ advise_hardware (cJSON *warnings, const struct tpu_request *r)
               "a multi-host %s slice is made of %d-chip machines, but the Pod asks for %" PRId64 " " TPU_RESOURCE
               ", %" PRId64 " hosts for topology %s: ask for %d",
               a->generation, TPU_SLICE_VM_CHIPS, r->chips, r->hosts, r->topology_text, TPU_SLICE_VM_CHIPS);
-  if (r->hosts == 1 && r->chips > a->vm_chips)
-    tpu_warn (warnings,
-              "no %s machine has %" PRId64 " chips, the largest has %d: ask for %d per Pod and use %" PRId64 " Pods",
-              a->generation, r->chips, a->vm_chips, TPU_SLICE_VM_CHIPS, r->chips / TPU_SLICE_VM_CHIPS);
 }
 
 /* Host names without a namespace resolve through the pod's search domains only (§8.1 rule 6). */

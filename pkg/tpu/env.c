@@ -1,6 +1,7 @@
 /* env.c - what each container is told (§6.2, §8.2): decided as plain entries first, then written as a patch. */
 #include "tpu/env_internal.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -140,25 +141,50 @@ has_place (const struct tpu_decision *d)
   return false;
 }
 
+static void
+decide (struct tpu_decision *d)
+{
+  bool place = has_place (d);
+
+  d->env = json_get (d->container->object, "env");
+  tpu_env_check (d, place);
+  for (size_t i = 0; i < ARRAY_LEN (variables); i++)
+    if (place || !variables[i].needs_identity)
+      variables[i].decide (d);
+}
+
+static size_t
+size_of (const struct tpu_decision *d)
+{
+  size_t size = 0;
+
+  for (size_t i = 0; i < d->count; i++)
+    size += strlen (d->entries[i].name) + strlen (log_nonnull (d->entries[i].value));
+  return size;
+}
+
 void
 tpu_env_patch (cJSON *patch, cJSON *warnings, const struct tpu_containers *containers, const struct tpu_request *r,
                const struct tpu_identity *id, struct arena *arena)
 {
   struct tpu_env_plan plan
       = { .request = r, .identity = id, .containers = containers, .arena = arena, .warnings = warnings };
+  struct tpu_decision *decisions = arena_alloc (arena, containers->count * sizeof (*decisions));
+  size_t size = 0;
 
   if (id->unknown == NULL)
     tpu_env_name_hosts (&plan);
   for (size_t c = 0; c < containers->count; c++)
     {
-      struct tpu_decision d = { .plan = &plan, .container = &containers->items[c] };
-      bool place = has_place (&d);
-
-      d.env = json_get (d.container->object, "env");
-      tpu_env_check (&d, place);
-      for (size_t i = 0; i < ARRAY_LEN (variables); i++)
-        if (place || !variables[i].needs_identity)
-          variables[i].decide (&d);
-      write_entries (patch, &d);
+      decisions[c] = (struct tpu_decision){ .plan = &plan, .container = &containers->items[c] };
+      decide (&decisions[c]);
+      size += size_of (&decisions[c]);
     }
+  if (size > TPU_ENV_TOTAL_MAX)
+    tpu_warn (warnings,
+              "the TPU environment is not injected: for the %zu TPU containers of the Pod and %" PRId64
+              " hosts it is longer than 1 MiB, and the Pod could not be stored: let fewer containers ask for TPUs",
+              containers->count, id->hosts);
+  for (size_t c = 0; size <= TPU_ENV_TOTAL_MAX && c < containers->count; c++)
+    write_entries (patch, &decisions[c]);
 }

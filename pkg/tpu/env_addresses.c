@@ -74,6 +74,16 @@ process_suffixes (const struct tpu_env_plan *plan)
   return words;
 }
 
+/* The same for all containers of the Pod. */
+static const struct tpu_word *
+shared_suffixes (struct tpu_env_plan *plan)
+{
+  if (!plan->ports_read)
+    plan->ports = process_suffixes (plan);
+  plan->ports_read = true;
+  return plan->ports;
+}
+
 /* Rule 12b. Not where it is not needed: a wrong count there breaks one-process-per-chip set-ups (report 24). A
  * LeaderWorkerSet's webhook does not ask for the need: what goes with its list of hosts goes with ours (§1.1 rule 9).
  */
@@ -99,14 +109,14 @@ tpu_env_processes (struct tpu_decision *d)
   const cJSON *own_port = tpu_env_find (d->env, "TPU_PROCESS_PORT");
   struct tpu_hosts own;
   const struct tpu_hosts *hosts;
-  struct tpu_word *suffixes;
+  const struct tpu_word *suffixes;
   const char *value;
   int64_t port;
 
   if (!needs_processes (d) || tpu_env_has (d, "TPU_PROCESS_ADDRESSES")
       || (own_port != NULL && (!d->container->concurrent || !tpu_env_literal_port (own_port, &port))))
     return;
-  suffixes = process_suffixes (plan);
+  suffixes = shared_suffixes (plan);
   if (suffixes == NULL)
     {
       tpu_warn (plan->warnings,

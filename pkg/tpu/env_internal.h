@@ -6,6 +6,8 @@
 
 #define TPU_ENV_ENTRIES_MAX 16
 #define TPU_PORT_MAX 65535
+/* Of all entries of a Pod together. etcd stores no object beyond 1.5 MiB, and the Pod has parts of its own. */
+#define TPU_ENV_TOTAL_MAX (1024 * 1024)
 
 struct tpu_entry
 {
@@ -29,6 +31,8 @@ struct tpu_env_plan
   cJSON *warnings;
   struct tpu_hosts hosts;
   struct tpu_once hostnames, processes, slicebuilder;
+  const struct tpu_word *ports; /* ":port" of each process of a host, NULL when one is hidden; valid when ports_read */
+  bool ports_read;
 };
 
 struct tpu_decision

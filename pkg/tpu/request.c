@@ -8,6 +8,10 @@
 /* More than any machine has; keeps every later sum and product far from overflow. */
 #define CHIPS_MAX 65536
 
+/* Concurrent ones, and as many that only initialise. As many as the largest machine has chips; each is told the whole
+ * slice. */
+#define CONTAINERS_MAX 8
+
 const struct tpu_options tpu_default_options = TPU_DEFAULT_OPTIONS;
 
 /* ---- containers ---- */
@@ -237,6 +241,26 @@ count_hosts (struct tpu_request *r, struct error *err)
   return 0;
 }
 
+/* What no machine can run. A small Pod could otherwise ask for an environment of gigabytes: every container is told
+ * every container of every host. */
+static int
+check_machine (const struct tpu_request *r, const struct tpu_containers *containers, struct error *err)
+{
+  const struct tpu_accelerator *a = r->accelerator;
+
+  if (a != NULL && r->chips > a->vm_chips)
+    return error_set (err, EINVAL,
+                      "no %s machine has the %" PRId64 " chips that the Pod asks for, the largest has %d: ask for %d "
+                      "per Pod, and use more Pods",
+                      a->generation, r->chips, a->vm_chips, TPU_SLICE_VM_CHIPS);
+  if (r->containers > CONTAINERS_MAX || containers->count > 2 * CONTAINERS_MAX)
+    return error_set (err, EINVAL,
+                      "%zu containers of the Pod ask for " TPU_RESOURCE
+                      ", %d may do so at a time, and as many init containers before them: let fewer ask for more",
+                      containers->count, CONTAINERS_MAX);
+  return 0;
+}
+
 int
 tpu_request_collect (struct tpu_request *r, struct tpu_containers *containers, const cJSON *template,
                      const struct tpu_options *options, struct arena *arena, struct error *err)
@@ -252,7 +276,9 @@ tpu_request_collect (struct tpu_request *r, struct tpu_containers *containers, c
     return 0;
   r->accelerator_text = node_value (template, options->accelerator_labels, &r->accelerator_label);
   r->accelerator = tpu_accelerator_find (r->accelerator_text);
-  ret = read_topology (r, template, options, err);
+  ret = check_machine (r, containers, err);
+  if (ret == 0)
+    ret = read_topology (r, template, options, err);
   return ret < 0 || r->topology_text == NULL ? ret : count_hosts (r, err);
 }
 

@@ -140,7 +140,9 @@ int tpu_place (cJSON *patch, cJSON *warnings, const cJSON *pod, const struct tpu
 /* What the user should know about a pod that is injected: annotations, hardware, network, group, names. */
 void tpu_advise (cJSON *warnings, const cJSON *pod, const struct tpu_request *r, const struct tpu_identity *id,
                  const struct tpu_options *options, struct arena *arena);
-/* Adds a sentence once. */
+/* Adds a sentence once. After TPU_WARNINGS_MAX - 1 of them one says that there is more, and the rest is dropped: a Pod
+ * with thousands of things to complain about must not cost more than a Pod with a few. */
+#define TPU_WARNINGS_MAX 20
 void tpu_warn (cJSON *warnings, const char *fmt, ...) __attribute__ ((format (printf, 2, 3)));
 
 #endif

@@ -283,12 +283,6 @@ static const struct injection_case
     "{'batch.kubernetes.io/job-completion-index': '1'}}]",
     { "TPU_WORKER_HOSTNAMES=j-0.s,j-1.s", "TPU_WORKER_ID=1" },
     "made of 4-chip machines, but the Pod asks for 8 google.com/tpu, 2 hosts for topology 4x4: ask for 4" },
-  { "chips that no machine has",
-    BARE,
-    "[" SELECT ("tpu-v6e-slice",
-                "4x4") ", {'op': 'add', 'path': '/spec/containers/0/resources/limits/google.com~1tpu', 'value': 16}]",
-    { "TPU_WORKER_HOSTNAMES=localhost" },
-    "no v6e machine has 16 chips" },
   { "hostNetwork needs cluster DNS",
     JOB,
     "[{'op': 'add', 'path': '/spec/hostNetwork', 'value': true}]",
@@ -411,6 +405,83 @@ test_cases (void **state)
       if (c->warning == NULL ? cJSON_GetArraySize (in.warnings) != 0 : !warned (&in, c->warning))
         fail_msg ("%s: warnings are %s", c->name, json_print (in.warnings));
     }
+}
+
+/* ---- large pods: what they are told and what they cost is bounded ---- */
+
+/* `count` more containers in the section, each asking for a chip. */
+static void
+add_containers (cJSON *pod, const char *section, int count)
+{
+  cJSON *list = json_arr (json_get (pod, "spec"), section);
+
+  for (int i = 0; i < count; i++)
+    json_set_str (json_obj (json_obj (json_push_obj (list), "resources"), "limits"), "google.com/tpu", "1");
+}
+
+static void
+test_environment_too_large_for_an_object (void **state)
+{
+  /* A list of 1024 hosts, eight times each. */
+  cleanup_json cJSON *pod = make_job_pod ("tpu-v6e-slice", "64x128", "1", "train", 3, "s");
+  cleanup_json cJSON *larger = NULL;
+  cleanup_injection struct tpu_injection in = { 0 }, refused = { 0 };
+
+  (void) state;
+  add_containers (pod, "containers", 7);
+  larger = cJSON_Duplicate (pod, true);
+  in = admit (pod, NULL);
+  assert_string_equal (env_of (pod, "TPU_WORKER_ID"), "24");
+  add_containers (larger, "initContainers", 8);
+  refused = admit (larger, NULL);
+  assert_int_equal (cJSON_GetArraySize (refused.patch), 0);
+  assert_true (warned (&refused, "longer than 1 MiB"));
+  assert_true (warned (&refused, "let fewer containers ask for TPUs"));
+}
+
+static void
+test_unknown_annotations_are_one_warning (void **state)
+{
+  cleanup_json cJSON *pod = make_base (RAY);
+  cleanup_injection struct tpu_injection in = { 0 };
+  char key[40];
+
+  (void) state;
+  for (int i = 0; i < 1000; i++)
+    {
+      snprintf (key, sizeof (key), "ray-tpu-operator%d", i);
+      json_set_str (json_obj (json_get (pod, "metadata"), "annotations"), key, "");
+    }
+  in = admit (pod, NULL);
+  assert_int_equal (cJSON_GetArraySize (in.warnings), 1);
+  assert_true (warned (&in, "annotation ray-tpu-operator0 and 999 more are not known"));
+}
+
+/* Each of 16 containers has three entries to complain about. */
+static void
+test_warnings_are_few (void **state)
+{
+  cleanup_json cJSON *pod = make_job_pod ("tpu-v6e-slice", "8x8", "1", "j", 0, "s");
+  cleanup_injection struct tpu_injection in = { 0 };
+  cJSON *container;
+  char name[16];
+  int i = 0;
+
+  (void) state;
+  add_containers (pod, "containers", 7);
+  add_containers (pod, "initContainers", 8);
+  cJSON_ArrayForEach (container, json_get (pod, "spec", "containers"))
+    {
+      cleanup_json cJSON *env = parse_json ("[{'name': 'TPU_PROCESS_PORT', 'value': 'x'}, {'name': 'MEGASCALE_PORT', "
+                                            "'value': 'x'}, {'name': 'MEGASCALE_NUM_SLICES', 'value': 'x'}]");
+
+      snprintf (name, sizeof (name), "c%d", i++);
+      json_set_str (container, "name", name);
+      json_set (container, "env", take_ptr (env));
+    }
+  in = admit (pod, NULL);
+  assert_int_equal (cJSON_GetArraySize (in.warnings), 20);
+  assert_true (warned (&in, "there is more to say"));
 }
 
 /* ---- opt-out, no TPU, strict ---- */
@@ -598,6 +669,9 @@ main (void)
     cmocka_unit_test (test_tutorial_tpu7x_workers),
     cmocka_unit_test (test_indexed_job_fixture),
     cmocka_unit_test (test_cases),
+    cmocka_unit_test (test_environment_too_large_for_an_object),
+    cmocka_unit_test (test_unknown_annotations_are_one_warning),
+    cmocka_unit_test (test_warnings_are_few),
     cmocka_unit_test (test_opt_out),
     cmocka_unit_test (test_what_is_no_tpu_pod),
     cmocka_unit_test (test_unknown_identity),

@@ -106,6 +106,23 @@ add_affinity (struct chance *c, cJSON *pod)
   json_set_str (term, "topologyKey", draw (c, 2) ? "kubernetes.io/hostname" : "cloud.google.com/gke-nodepool");
 }
 
+/* As many as may be, on a slice of any size: each is told all hosts. */
+static void
+add_many_containers (struct chance *c, cJSON *pod)
+{
+  static const char *const topologies[] = { "32x32", "64x128", "128x128", "16x16x64" };
+  uint32_t count = draw (c, 24);
+
+  for (uint32_t i = 0; i < count; i++)
+    json_set_str (json_obj (json_obj (json_push_obj (json_arr (json_get (pod, "spec"),
+                                                               draw (c, 2) ? "containers" : "initContainers")),
+                                      "resources"),
+                            "limits"),
+                  "google.com/tpu", "1");
+  json_set_str (json_obj (json_get (pod, "spec"), "nodeSelector"), "cloud.google.com/gke-tpu-topology",
+                pick (c, topologies));
+}
+
 /* Two containers on one machine, and an init container that asks as well. */
 static void
 add_containers (struct chance *c, cJSON *pod)
@@ -221,6 +238,8 @@ hostile_pod (struct chance *c)
 {
   cJSON *pod = valid_pod (c);
 
+  if (draw (c, 8) == 0)
+    add_many_containers (c, pod);
   for (uint32_t changes = 1 + draw (c, 4); changes > 0 && count_members (pod) > 0; changes--)
     {
       size_t n = draw (c, (uint32_t) count_members (pod));
@@ -436,6 +455,19 @@ consistent_containers (const cJSON *original, const cJSON *admitted, const char 
   return NULL;
 }
 
+/* 1 MiB of names and values, with what JSON and 16 containers need around them. */
+#define PATCH_MAX (1024 * 1024 + 65536)
+
+static const char *
+bounded (const struct tpu_injection *in)
+{
+  cleanup_free char *patch = json_print (in->patch);
+
+  if (cJSON_GetArraySize (in->warnings) > 20)
+    return "more warnings than anybody reads";
+  return strlen (patch) > PATCH_MAX ? "a patch that is larger than an object may be" : NULL;
+}
+
 static const char *
 broken_promise (const cJSON *pod)
 {
@@ -446,6 +478,9 @@ broken_promise (const cJSON *pod)
 
   if (tpu_inject (&in, pod, NULL, &err) < 0)
     return in.patch != NULL || err.message[0] == '\0' ? "a refusal with a patch or without a reason" : NULL;
+  broken = bounded (&in);
+  if (broken != NULL)
+    return broken;
   if (json_patch_apply (admitted, in.patch, &err) < 0)
     return "the patch does not apply";
   if (tpu_inject (&again, admitted, NULL, &err) < 0)

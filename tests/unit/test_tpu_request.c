@@ -78,6 +78,10 @@ test_requests (void **state)
 #define TOPOLOGY(value)                                                                                                \
   "[{'op': 'add', 'path': '/spec/nodeSelector/cloud.google.com~1gke-tpu-topology', 'value': '" value "'}]"
 
+#define ONE_CONTAINER "{'resources': {'limits': {'google.com/tpu': 1}}}"
+#define TWO_CONTAINERS ONE_CONTAINER ", " ONE_CONTAINER
+#define EIGHT_CONTAINERS TWO_CONTAINERS ", " TWO_CONTAINERS ", " TWO_CONTAINERS ", " TWO_CONTAINERS
+
 static const struct
 {
   const char *name, *edit, *says[3];
@@ -111,6 +115,16 @@ static const struct
   { "a topology that no chips divide",
     TOPOLOGY ("3x3"),
     { "topology 3x3 has 9 chips", "no slice has so many", "topology of the node pool, as in 4x4" } },
+  { "chips that no machine has",
+    LIMIT ("16"),
+    { "no v6e machine has the 16 chips that the Pod asks for", "the largest has 8", "ask for 4 per Pod" } },
+  { "many containers",
+    "[{'op': 'add', 'path': '/spec/nodeSelector', 'value': {}}, {'op': 'add', 'path': '/spec/containers', 'value': "
+    "[" EIGHT_CONTAINERS ", " ONE_CONTAINER "]}]",
+    { "9 containers of the Pod ask for google.com/tpu", "8 may do so at a time", "let fewer ask for more" } },
+  { "many init containers",
+    "[{'op': 'add', 'path': '/spec/initContainers', 'value': [" EIGHT_CONTAINERS ", " EIGHT_CONTAINERS "]}]",
+    { "17 containers of the Pod ask", "as many init containers", "let fewer ask" } },
   { "more chips than the slice has", TOPOLOGY ("1x1"), { "has 1 chips", "google.com/tpu: 4", "ask for 1 per Pod" } },
 };
 

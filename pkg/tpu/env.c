@@ -45,6 +45,21 @@ tpu_env_literal_port (const cJSON *entry, int64_t *port)
   return text != NULL && text_to_int (text, 1, TPU_PORT_MAX, port) == 0;
 }
 
+/* References to those that can be asked for here. */
+static cJSON *
+known_entries (const cJSON *env)
+{
+  static const char *const prefixes[] = { "TPU_", "TORCH_TPU_", "MEGASCALE_" };
+  cJSON *known = cJSON_CreateArray (), *entry;
+
+  if (cJSON_IsArray (env))
+    cJSON_ArrayForEach (entry, env)
+      for (size_t i = 0; i < ARRAY_LEN (prefixes); i++)
+        if (text_starts_with (log_nonnull (json_str (entry, "name")), prefixes[i]))
+          cJSON_AddItemReferenceToArray (known, entry);
+  return known;
+}
+
 /* ---- building blocks ---- */
 
 void
@@ -113,7 +128,7 @@ write_entries (cJSON *patch, const struct tpu_decision *d)
   cJSON *array;
 
   snprintf (index, sizeof (index), "%d", d->container->index);
-  if (d->count > 0 && !cJSON_IsArray (d->env))
+  if (d->count > 0 && !cJSON_IsArray (json_get (d->container->object, "env")))
     {
       array = cJSON_CreateArray ();
       for (size_t i = 0; i < d->count; i++)
@@ -146,7 +161,7 @@ decide (struct tpu_decision *d)
 {
   bool place = has_place (d);
 
-  d->env = json_get (d->container->object, "env");
+  d->env = known_entries (json_get (d->container->object, "env"));
   tpu_env_check (d, place);
   for (size_t i = 0; i < ARRAY_LEN (variables); i++)
     if (place || !variables[i].needs_identity)
@@ -185,6 +200,10 @@ tpu_env_patch (cJSON *patch, cJSON *warnings, const struct tpu_containers *conta
               "the TPU environment is not injected: for the %zu TPU containers of the Pod and %" PRId64
               " hosts it is longer than 1 MiB, and the Pod could not be stored: let fewer containers ask for TPUs",
               containers->count, id->hosts);
-  for (size_t c = 0; size <= TPU_ENV_TOTAL_MAX && c < containers->count; c++)
-    write_entries (patch, &decisions[c]);
+  for (size_t c = 0; c < containers->count; c++)
+    {
+      if (size <= TPU_ENV_TOTAL_MAX)
+        write_entries (patch, &decisions[c]);
+      cJSON_Delete (decisions[c].env);
+    }
 }

@@ -28,9 +28,9 @@ port_suffixes (int64_t first, int64_t count, struct arena *arena)
 
 /* The hosts that a container is to reach: the slice's, or those of a TPU_WORKER_HOSTNAMES of the user's (§6.2). NULL
  * with a warning where that is not the list of this slice (rule 9: "localhost" from a copied template is kept); an
- * empty one is a decision (§2.3) and gets none. */
+ * empty one is a decision (§2.3) and gets none. `own` is made in the arena. */
 static const struct tpu_hosts *
-reachable_hosts (struct tpu_decision *d, struct tpu_hosts *own, const char *for_what)
+reachable_hosts (struct tpu_decision *d, struct tpu_hosts *own, const char *for_what, struct arena *arena)
 {
   const struct tpu_env_plan *plan = d->plan;
   const cJSON *entry = tpu_env_find (d->env, "TPU_WORKER_HOSTNAMES");
@@ -38,7 +38,7 @@ reachable_hosts (struct tpu_decision *d, struct tpu_hosts *own, const char *for_
 
   if (entry == NULL || plan->identity->hosts == 1 || (list != NULL && text_eq (list, plan->hostnames.value)))
     return &plan->hosts;
-  if (list != NULL && tpu_hosts_parse (own, list, plan->identity->hosts, plan->arena) == 0)
+  if (list != NULL && tpu_hosts_parse (own, list, plan->identity->hosts, arena) == 0)
     return own;
   if (list == NULL || *list)
     tpu_warn (plan->warnings,
@@ -105,6 +105,7 @@ needs_processes (const struct tpu_decision *d)
 void
 tpu_env_processes (struct tpu_decision *d)
 {
+  cleanup_arena struct arena scratch = { 0 };
   struct tpu_env_plan *plan = d->plan;
   const cJSON *own_port = tpu_env_find (d->env, "TPU_PROCESS_PORT");
   struct tpu_hosts own;
@@ -124,7 +125,7 @@ tpu_env_processes (struct tpu_decision *d)
                 "no literal port");
       return;
     }
-  hosts = reachable_hosts (d, &own, "TPU_PROCESS_ADDRESSES");
+  hosts = reachable_hosts (d, &own, "TPU_PROCESS_ADDRESSES", &scratch);
   value = hosts ? tpu_env_join (plan, &plan->processes, hosts, suffixes, plan->identity->processes,
                                 "TPU_PROCESS_ADDRESSES")
                 : NULL;
@@ -168,6 +169,7 @@ warn_unknown (struct tpu_env_plan *plan)
 void
 tpu_env_torch (struct tpu_decision *d)
 {
+  cleanup_arena struct arena scratch = { 0 };
   struct tpu_env_plan *plan = d->plan;
   const struct tpu_request *r = plan->request;
   const struct tpu_hosts *hosts;
@@ -186,7 +188,7 @@ tpu_env_torch (struct tpu_decision *d)
               r->containers);
   if (r->accelerator == NULL || r->containers > 1 || r->hosts != plan->identity->hosts)
     return;
-  hosts = reachable_hosts (d, &own, "TORCH_TPU_SLICEBUILDER_ADDRESSES");
+  hosts = reachable_hosts (d, &own, "TORCH_TPU_SLICEBUILDER_ADDRESSES", &scratch);
   devices = r->chips * r->accelerator->devices_per_chip;
   if (hosts != NULL)
     value = tpu_env_join (plan, &plan->slicebuilder, hosts, port_suffixes (SLICEBUILDER_PORT, devices, plan->arena),

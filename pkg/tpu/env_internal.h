@@ -39,7 +39,7 @@ struct tpu_decision
 {
   struct tpu_env_plan *plan;
   const struct tpu_container *container;
-  const cJSON *env; /* the user's */
+  cJSON *env; /* the user's entries that have a say, as references: of the others there may be very many. Owned */
   struct tpu_entry entries[TPU_ENV_ENTRIES_MAX];
   size_t count;
 };

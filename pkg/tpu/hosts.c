@@ -49,31 +49,67 @@ tpu_hosts_name (struct tpu_hosts *hosts, const struct tpu_identity *id, struct a
     }
 }
 
+static bool
+is_host (const struct tpu_word *word)
+{
+  char name[TPU_NAME_SIZE];
+
+  if (word->len >= sizeof (name))
+    return false;
+  *put (name, word->text, word->len) = '\0';
+  return text_is_dns1123_subdomain (name);
+}
+
+static bool
+same_word (const struct tpu_word *a, const struct tpu_word *b)
+{
+  return a->len == b->len && memcmp (a->text, b->text, a->len) == 0;
+}
+
+/* By a hash table of twice their number: a list of the user's may have thousands. */
+static bool
+all_differ (const struct tpu_hosts *hosts, struct arena *arena)
+{
+  size_t room = 2 * hosts->count;
+  const struct tpu_word **seen = arena_alloc (arena, room * sizeof (const struct tpu_word *));
+
+  memset (seen, 0, room * sizeof (const struct tpu_word *));
+  for (size_t h = 0; h < hosts->count; h++)
+    {
+      size_t at = text_hash (0, hosts->items[h].text, hosts->items[h].len) % room;
+
+      for (; seen[at] != NULL; at = (at + 1) % room)
+        if (same_word (seen[at], &hosts->items[h]))
+          return false;
+      seen[at] = &hosts->items[h];
+    }
+  return true;
+}
+
 int
 tpu_hosts_parse (struct tpu_hosts *hosts, const char *list, int64_t count, struct arena *arena)
 {
-  size_t n = 0;
+  size_t len = strnlen (list, TPU_ENV_MAX), n = 0;
 
   *hosts = (struct tpu_hosts){ .count = (size_t) count };
-  if (hosts->count > TPU_ENV_MAX)
+  if (len == TPU_ENV_MAX || hosts->count > len) /* no variable has room for it, or it for so many */
     return -EINVAL;
   hosts->items = arena_alloc (arena, hosts->count * sizeof (hosts->items[0]));
   for (const char *p = list;; p++)
     {
-      size_t len = strcspn (p, ",");
-      const char *name = arena_strndup (arena, p, len);
+      struct tpu_word word = { .text = p, .len = strcspn (p, ",") };
 
-      if (!text_is_dns1123_subdomain (name))
+      if (!is_host (&word))
         return -EINVAL;
-      if (n == 0 || !text_eq (name, hosts->items[n - 1].text))
+      if (n == 0 || !same_word (&word, &hosts->items[n - 1]))
         {
           if (n == hosts->count)
             return -EINVAL;
-          hosts->items[n++] = (struct tpu_word){ .text = name, .len = len };
+          hosts->items[n++] = word;
         }
-      p += len;
+      p += word.len;
       if (*p == '\0')
-        return n == hosts->count ? 0 : -EINVAL;
+        return n == hosts->count && all_differ (hosts, arena) ? 0 : -EINVAL;
     }
 }
 

@@ -122,8 +122,8 @@ struct tpu_hosts
 
 /* The hosts of a known identity in worker order; `localhost` when they have no names. */
 void tpu_hosts_name (struct tpu_hosts *hosts, const struct tpu_identity *id, struct arena *arena);
-/* From a comma-separated list, each host once however often it is repeated in a row. -EINVAL when these are not `count`
- * valid host names or IPv4 addresses. */
+/* From a comma-separated list, into which the words reach, each host once however often it is repeated in a row.
+ * -EINVAL when these are not `count` valid host names or IPv4 addresses that all differ. */
 int tpu_hosts_parse (struct tpu_hosts *hosts, const char *list, int64_t count, struct arena *arena);
 /* host + suffix, host-major, comma-separated; NULL when "name=" and that does not fit into TPU_ENV_MAX. */
 char *tpu_hosts_join (const struct tpu_hosts *hosts, const struct tpu_word *suffixes, size_t nsuffixes,

@@ -194,25 +194,25 @@ static int
 list_one (struct listing *l, const struct tpu_offer *offer, const char *text)
 {
   const struct tpu_accelerator *a = tpu_accelerator_find (offer->label);
+  struct tpu_topology t, instead;
   struct error err = { "" };
-  struct tpu_topology t;
+  char meant[TPU_TOPOLOGY_SIZE];
 
   if (tpu_topology_parse (&t, text, &err) < 0)
     {
       report ("error", "%s", err.message);
       return RAYTPU_FAILED;
     }
-  if (t.ndims == a->ndims)
-    list_topology (l, offer, text, list_row);
-  if (l->count == 0)
+  if (!tpu_offer_has (a, &t, &instead))
     {
       cleanup_free char *all = list_topologies (offer);
 
-      report ("error",
-              "there is no %s slice of topology %.32s: use %d dimensions and a multiple of 4 chips, such as %s",
-              offer->label, text, a->ndims, all);
+      tpu_topology_print (meant, &instead);
+      report ("error", "there is no %s slice of topology %.32s: did you mean %s? There are %s%s", offer->label, text,
+              meant, all, offer->cubes_max > 0 ? ", and larger ones of multiples of 4" : "");
       return RAYTPU_FAILED;
     }
+  list_topology (l, offer, text, list_row);
   list_topology (l, offer, text, list_env);
   return RAYTPU_OK;
 }

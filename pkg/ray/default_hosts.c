@@ -17,11 +17,15 @@ leaves_it_out (const cJSON *group)
 }
 
 /* Whether the topology alone says how many pods a replica has: each takes one whole VM of a multi-host slice. Of
- * generations not known here the VMs are not known either. */
+ * generations not known here the VMs are not known either. One that is not there is a slip of the pen, and its number
+ * would be one too. */
 static bool
 topology_decides (const struct tpu_request *r)
 {
-  return r->hosts > 1 && r->hosts <= RAY_GROUP_PODS_MAX && (r->accelerator == NULL || r->chips == TPU_SLICE_VM_CHIPS);
+  struct tpu_topology instead;
+
+  return tpu_request_offered (r, &instead) && r->hosts > 1 && r->hosts <= RAY_GROUP_PODS_MAX
+         && (r->accelerator == NULL || r->chips == TPU_SLICE_VM_CHIPS);
 }
 
 /* What was stored under this name before, or NULL. */

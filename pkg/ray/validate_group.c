@@ -255,7 +255,8 @@ wrong_chips (const struct group_check *c, const struct tpu_request *r)
 static void
 check_hosts (const struct group_check *c, const struct tpu_request *r)
 {
-  char slice[RAY_SLICE_TEXT_SIZE];
+  char slice[RAY_SLICE_TEXT_SIZE], text[TPU_TOPOLOGY_SIZE];
+  struct tpu_topology instead;
 
   ray_slice_text (slice, r);
   if (c->group->is_head)
@@ -266,6 +267,13 @@ check_hosts (const struct group_check *c, const struct tpu_request *r)
     }
   if (r->hosts == c->group->hosts)
     return;
+  if (!tpu_request_offered (r, &instead))
+    {
+      tpu_topology_print (text, &instead);
+      GROUP_PROBLEM (c, "template.spec", "there is no %s slice of topology %.64s: did you mean %s?",
+                     r->accelerator->generation, r->topology_text, text);
+      return;
+    }
   GROUP_PROBLEM (c, "numOfHosts", "numOfHosts is %" PRId64 "%s, but %s: set numOfHosts to %" PRId64,
                  json_int (c->group->spec, 1, "numOfHosts"),
                  json_get (c->group->spec, "numOfHosts") == NULL ? " (its default)" : "", slice, r->hosts);

@@ -92,6 +92,21 @@ advise_hardware (cJSON *warnings, const struct tpu_request *r)
               a->generation, TPU_SLICE_VM_CHIPS, r->chips, r->hosts, r->topology_text, TPU_SLICE_VM_CHIPS);
 }
 
+/* No node pool has the label: the Pod would stay Pending. */
+static void
+advise_topology (cJSON *warnings, const struct tpu_request *r)
+{
+  struct tpu_topology instead;
+  char text[TPU_TOPOLOGY_SIZE];
+
+  if (tpu_request_offered (r, &instead))
+    return;
+  tpu_topology_print (text, &instead);
+  tpu_warn (warnings,
+            "there is no %s slice of topology %.32s: did you mean %s? `raytpu topology %s` lists what there is",
+            r->accelerator->generation, r->topology_text, text, r->accelerator->label);
+}
+
 /* Host names without a namespace resolve through the pod's search domains only (§8.1 rule 6). */
 static void
 advise_network (cJSON *warnings, const cJSON *pod, const struct tpu_identity *id)
@@ -144,6 +159,7 @@ tpu_advise (cJSON *warnings, const cJSON *pod, const struct tpu_request *r, cons
             const struct tpu_options *options, struct arena *arena)
 {
   advise_annotations (warnings, pod);
+  advise_topology (warnings, r);
   advise_hardware (warnings, r);
   advise_ports (warnings, pod, r);
   if (id->unknown != NULL)

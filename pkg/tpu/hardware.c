@@ -3,6 +3,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #define DIMENSION_MAX 4096
@@ -79,6 +80,15 @@ tpu_topology_parse (struct tpu_topology *t, const char *text, struct error *err)
   *t = (struct tpu_topology){ 0 };
   return error_set (err, EINVAL, "topology \"%.64s\" is not valid, %s: write chips per dimension, as in 4x4 or 2x2x2",
                     text, wrong);
+}
+
+void
+tpu_topology_print (char out[TPU_TOPOLOGY_SIZE], const struct tpu_topology *t)
+{
+  size_t at = 0;
+
+  for (int i = 0; i < t->ndims; i++)
+    at += (size_t) snprintf (out + at, TPU_TOPOLOGY_SIZE - at, "%s%d", i > 0 ? "x" : "", t->dims[i] & 0x1fff);
 }
 
 int64_t

@@ -17,6 +17,8 @@ struct tpu_topology
 /* Parses "4x4" or "2x2x2". Dimensions are 1..4096; anything else is -EINVAL and says what was wrong. */
 int tpu_topology_parse (struct tpu_topology *t, const char *text, struct error *err);
 int64_t tpu_topology_chips (const struct tpu_topology *t);
+#define TPU_TOPOLOGY_SIZE 16 /* "4096x4096x4096" and the NUL */
+void tpu_topology_print (char out[TPU_TOPOLOGY_SIZE], const struct tpu_topology *t);
 
 struct tpu_accelerator
 {
@@ -34,7 +36,7 @@ struct tpu_accelerator
 
 const struct tpu_accelerator *tpu_accelerator_find (const char *label); /* NULL for an unknown generation or NULL */
 
-/* ---- what can be had on GKE, for people to choose from (§4.1, §4.2); injection does not depend on it ---- */
+/* ---- what can be had on GKE, for people to choose from (§4.1, §4.2); what is injected does not depend on it ---- */
 
 struct tpu_machine
 {
@@ -48,13 +50,23 @@ struct tpu_offer
   const char *type_prefix; /* TPU_ACCELERATOR_TYPE of the device plugin is "<prefix>-<cores>" (§2.4) */
   int cores_per_chip;
   struct tpu_machine machines[3]; /* ascending; those without a type are none */
-  const char *const *topologies;  /* ascending, NULL ends */
+  const char *const *topologies;  /* ascending, NULL ends; of three dimensions the usual ones */
+  int cubes_max;                  /* chips of its largest slice of more than 64, of multiples of 4; 0: none but these */
+  bool any_order;                 /* of those multiples */
 };
 
 /* By index from 0; NULL behind the last. */
 const struct tpu_offer *tpu_offer_at (size_t index);
 /* Whether slices of the topology are made of that machine: one that is it, or several of TPU_SLICE_VM_CHIPS chips. */
 bool tpu_offer_fits (const struct tpu_machine *machine, const struct tpu_topology *topology);
+/* False when there is no such slice of this accelerator; `instead` is then the one that is probably meant: the same
+ * numbers in their order, else the nearest by chips. */
+bool tpu_offer_has (const struct tpu_accelerator *accelerator, const struct tpu_topology *topology,
+                    struct tpu_topology *instead);
+/* tpu_offer_has of what a template asks for; true also of what is not known: another accelerator, no topology, a part
+ * of a larger slice. */
+struct tpu_request;
+bool tpu_request_offered (const struct tpu_request *r, struct tpu_topology *instead);
 
 /* ---- pods ---- */
 

@@ -488,6 +488,8 @@ def test_two_machines_make_the_same_topology():
         (["v6e"], "accelerator v6e is not known: use one of tpu-v3-device"),
         (["tpu-v6e-slice", "4x"], '"4x" is not valid'),
         (["tpu-v6e-slice", "3x3"], "there is no tpu-v6e-slice slice of topology 3x3"),
+        (["tpu-v6e-slice", "8x4"], "topology 8x4: did you mean 4x8?"),
+        (["tpu7x", "2x4x2"], "topology 2x4x2: did you mean 2x2x4?"),
         (["tpu-v6e-slice", "3x3"], "a multiple of 4 chips, such as 1x1, 2x2, 2x4, 4x4,"),
         (["tpu-v6e-slice", "2x2x2"], "use 2 dimensions and"),
     ],

@@ -228,13 +228,88 @@ test_geometry_tables (void **state)
     }
 }
 
+static void
+test_every_listed_topology_is_offered (void **state)
+{
+  (void) state;
+  for (size_t i = 0; tpu_offer_at (i) != NULL; i++)
+    for (size_t k = 0; tpu_offer_at (i)->topologies[k] != NULL; k++)
+      {
+        const char *text = tpu_offer_at (i)->topologies[k];
+        struct tpu_topology t, instead;
+        char printed[TPU_TOPOLOGY_SIZE];
+
+        assert_int_equal (tpu_topology_parse (&t, text, NULL), 0);
+        assert_true (tpu_offer_has (tpu_accelerator_find (tpu_offer_at (i)->label), &t, &instead));
+        tpu_topology_print (printed, &t);
+        assert_string_equal (printed, text);
+      }
+}
+
+static void
+test_other_topologies (void **state)
+{
+  static const struct
+  {
+    const char *accelerator, *topology, *chips, *instead; /* NULL: there is such a slice */
+  } rows[] = {
+    { "tpu-v6e-slice", "4x5", "4", "4x4" },
+    { "tpu-v6e-slice", "4x2", "4", "2x4" },
+    { "tpu-v6e-slice", "8x4", "4", "4x8" },
+    { "tpu-v6e-slice", "3x4", "4", "4x4" },
+    { "tpu-v6e-slice", "32x32", "4", "16x16" },
+    { "tpu-v5-lite-device", "4x4", "4", "2x4" },
+    { "tpu7x", "2x4x2", "4", "2x2x4" },
+    { "tpu7x", "1x2x2", "4", "2x2x1" },
+    { "tpu7x", "16x12x4", "4", "4x12x16" },
+    { "tpu7x", "4x4x6", "4", "4x4x8" },
+    { "tpu7x", "4096x4096x4096", "4", "12x24x24" },
+    { "tpu-v5p-slice", "8x4x4", "4", "4x4x8" },
+    { "tpu-v4-podslice", "2x2x16", "4", "4x4x4" },
+    { "tpu7x", "4x12x16", "4", NULL },
+    { "tpu7x", "16x16x36", "4", NULL },
+    { "tpu-v5p-slice", "16x16x24", "4", NULL },
+    { "tpu-v5p-slice", "4x4x12", "4", NULL },
+    { "tpu-v4-podslice", "12x16x16", "4", NULL },
+    { "tpu-v4-podslice", "8x4x4", "4", NULL },
+    { "tpu-v3-slice", "32x32", "4", NULL },
+    { "tpu9", "3x4", "4", NULL },
+  };
+
+  (void) state;
+  for (size_t i = 0; i < ARRAY_LEN (rows); i++)
+    {
+      cleanup_json cJSON *pod = make_job_pod (rows[i].accelerator, rows[i].topology, rows[i].chips, "j", 0, "s");
+      cleanup_free char *says
+          = xasprintf ("slice of topology %s: did you mean %s?", rows[i].topology, log_nonnull (rows[i].instead));
+      cleanup_injection struct tpu_injection in = admit (pod, NULL);
+
+      if (rows[i].instead != NULL ? !warned (&in, says) : warned (&in, "did you mean"))
+        fail_msg ("%s %s: %s", rows[i].accelerator, rows[i].topology, json_print (in.warnings));
+      assert_string_equal (env_of (pod, "TPU_NAME"), "j"); /* it is told what it can be */
+    }
+}
+
+/* A part of a slice can have shapes that no node pool has. */
+static void
+test_slice_annotation_names_any_topology (void **state)
+{
+  cleanup_json cJSON *pod = make_job_pod ("tpu-v6e-slice", "16x16", "4", "j", 0, "s");
+  cleanup_injection struct tpu_injection in = { 0 };
+
+  (void) state;
+  json_set_str (json_obj (json_get (pod, "metadata"), "annotations"), "cloud.google.com/gke-tpu-slice-topology", "2x8");
+  in = admit (pod, NULL);
+  assert_false (warned (&in, "did you mean"));
+}
+
 int
 main (void)
 {
   const struct CMUnitTest tests[] = {
-    cmocka_unit_test (test_topology_text),
-    cmocka_unit_test (test_accelerators),
-    cmocka_unit_test (test_geometry_tables),
+    cmocka_unit_test (test_topology_text),    cmocka_unit_test (test_accelerators),
+    cmocka_unit_test (test_geometry_tables),  cmocka_unit_test (test_every_listed_topology_is_offered),
+    cmocka_unit_test (test_other_topologies), cmocka_unit_test (test_slice_annotation_names_any_topology),
   };
 
   return cmocka_run_group_tests (tests, NULL, NULL);

@@ -14,7 +14,11 @@
 #define ANNOTATION_WRITTEN_BY "ray-tpu-operator/written-by" /* nonce of the last write */
 #define LABEL_PLACES "ray-tpu-operator/places"              /* on every Lease of ours */
 
-#define PAGE "500"
+#define LEASE_PAGE "500"
+#define POD_PAGE "50" /* metadata alone can be a MiB: annotations and managedFields */
+/* All Pods are in one of these. What has ended counts otherwise, and without its status only the selector tells. */
+#define NOT_ENDED "status.phase!=Failed,status.phase!=Succeeded"
+#define ENDED "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown"
 #define SWEEP_MAX 20
 
 /* `rest` is "", "/NAME" or a query. */
@@ -55,18 +59,23 @@ explain (const struct kube_response *response, struct error *err)
 }
 
 static int
+ask (struct book *b, struct kube_request request, struct kube_response *response, struct error *err)
+{
+  request.timeout_ms = b->deadline_ms - clock_mono_ms ();
+  if (request.timeout_ms <= 0)
+    return error_set (err, EAGAIN, "the API server took too long");
+  kube_do (b->of.client, &request, response);
+  return 0;
+}
+
+static int
 call (struct book *b, enum kube_verb verb, const char *path, const cJSON *body, struct kube_response *response,
       struct error *err)
 {
   cleanup_free char *text = body != NULL ? json_print (body) : NULL;
   cleanup_free char *where = xstrdup (path);
-  int64_t left = b->deadline_ms - clock_mono_ms ();
-  const struct kube_request request = { .verb = verb, .path = where, .body = text, .timeout_ms = left };
 
-  if (left <= 0)
-    return error_set (err, EAGAIN, "the API server took too long");
-  kube_do (b->of.client, &request, response);
-  return 0;
+  return ask (b, (struct kube_request){ .verb = verb, .path = where, .body = text }, response, err);
 }
 
 bool
@@ -114,42 +123,40 @@ index_of (const cJSON *pod, const char *label, const char *annotation)
 }
 
 static void
-note_pod (struct book *b, const cJSON *pod)
+note_pod (struct book *b, const cJSON *pod, bool ended)
 {
   const struct place place = { index_of (pod, RAY_LABEL_REPLICA_INDEX, TPU_ANNOTATION_REPLICA_INDEX),
                                index_of (pod, RAY_LABEL_HOST_INDEX, TPU_ANNOTATION_HOST_INDEX) };
-  const char *phase = json_str (pod, "status", "phase");
   const char *until = json_str (pod, "metadata", "annotations", ADMISSION_ANNOTATION_RESERVED_UNTIL);
   int64_t until_ms = 0;
-  bool leaving = json_str (pod, "metadata", "deletionTimestamp") != NULL || text_eq (phase, "Failed")
-                 || text_eq (phase, "Succeeded");
+  bool leaving = ended || json_str (pod, "metadata", "deletionTimestamp") != NULL;
 
   text_to_int (log_nonnull (until), 0, INT64_MAX, &until_ms);
   places_note (&b->places, place, leaving ? PLACE_LEAVING : PLACE_LIVE, until_ms);
 }
 
 static char *
-page_path (const struct book *b, const char *token)
+page_path (const struct book *b, const char *fields, const char *token)
 {
   cleanup_free char *selector = xasprintf (RAY_LABEL_CLUSTER "=%s," RAY_LABEL_GROUP "=%s", b->of.cluster, b->of.group);
-  cleanup_free char *escaped = kube_escape (selector);
+  cleanup_free char *escaped = kube_escape (selector), *escaped_fields = kube_escape (fields);
   cleanup_free char *after = token != NULL ? kube_escape (token) : NULL;
 
-  return xasprintf ("/api/v1/namespaces/%s/pods?limit=" PAGE "&labelSelector=%s%s%s", b->of.namespace, escaped,
-                    after ? "&continue=" : "", log_nonnull (after));
+  return xasprintf ("/api/v1/namespaces/%s/pods?limit=" POD_PAGE "&labelSelector=%s&fieldSelector=%s%s%s",
+                    b->of.namespace, escaped, escaped_fields, after ? "&continue=" : "", log_nonnull (after));
 }
 
 /* Without a resourceVersion the list is as new as the moment it was asked for. */
 static int
-read_pods (struct book *b, struct error *err)
+read_pods_of (struct book *b, bool ended, struct error *err)
 {
   cleanup_free char *token = NULL;
 
   do
     {
       cleanup_response struct kube_response response = { 0 };
-      cleanup_free char *path = page_path (b, token);
-      int ret = call (b, KUBE_GET, path, NULL, &response, err);
+      cleanup_free char *path = page_path (b, ended ? ENDED : NOT_ENDED, token);
+      int ret = ask (b, (struct kube_request){ .verb = KUBE_GET, .path = path, .metadata_only = true }, &response, err);
       const char *next;
       const cJSON *pod;
 
@@ -158,13 +165,22 @@ read_pods (struct book *b, struct error *err)
       if (!kube_ok (&response))
         return explain (&response, err);
       cJSON_ArrayForEach (pod, json_get (response.body, "items"))
-        note_pod (b, pod);
+        note_pod (b, pod, ended);
       next = json_str (response.body, "metadata", "continue");
       free (take_ptr (token));
       token = next != NULL && next[0] != '\0' ? xstrdup (next) : NULL;
     }
   while (token != NULL);
   return 0;
+}
+
+/* In this order: a Pod that ends meanwhile is in both lists and holds its place. */
+static int
+read_pods (struct book *b, struct error *err)
+{
+  int ret = read_pods_of (b, false, err);
+
+  return ret < 0 ? ret : read_pods_of (b, true, err);
 }
 
 static int
@@ -321,7 +337,7 @@ void
 book_sweep (struct book *b, int64_t idle_ms)
 {
   cleanup_response struct kube_response response = { 0 };
-  cleanup_free char *path = leases_path (&b->of, "?limit=" PAGE "&labelSelector=ray-tpu-operator%2Fplaces");
+  cleanup_free char *path = leases_path (&b->of, "?limit=" LEASE_PAGE "&labelSelector=ray-tpu-operator%2Fplaces");
   const cJSON *lease;
   int deleted = 0;
 

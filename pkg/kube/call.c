@@ -375,6 +375,8 @@ kube_call_begin (struct kube_call *call)
     .verb = request->verb,
     .path = request->path,
     .body = request->body,
+    .answer_max = request->answer_max > 0 ? request->answer_max : KUBE_ANSWER_MAX,
+    .metadata_only = request->metadata_only,
     .fresh = (call->flags & KUBE_CALL_FRESH) != 0,
     .on_done = on_call_done,
   };

@@ -37,6 +37,10 @@ enum kube_verb
   KUBE_VERB_MAX
 };
 
+/* What one answer may take of our memory where the caller knows no better. No object is larger than a few MiB: etcd
+ * takes 1.5. Long lists are for informers, which read them object by object, or come in pages. */
+#define KUBE_ANSWER_MAX ((size_t) 16 * 1024 * 1024)
+
 struct kube_request
 {
   enum kube_verb verb;
@@ -44,6 +48,8 @@ struct kube_request
   char *body;         /* NULL for none. Owned by the caller */
   int64_t timeout_ms; /* of the whole call, retries and waiting for its turn included; 0: 60 s. An attempt gets 30 s at
                          most */
+  bool metadata_only; /* of a list: objects without spec and status, which may be very large (PartialObjectMetadata) */
+  size_t answer_max;  /* bytes; 0: KUBE_ANSWER_MAX. A longer answer is given up, with status 0 */
   bool fenced;        /* only for the holder of the lease: see kube_client_fence */
 };
 

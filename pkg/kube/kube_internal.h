@@ -54,6 +54,8 @@ struct transfer
   const char *body;
   int64_t timeout_ms; /* of the whole exchange; 0: none */
   int64_t idle_ms;    /* given up when no byte comes for so long; 0: no such guard */
+  size_t answer_max;  /* bytes of `answer` */
+  bool metadata_only; /* see client.h */
   bool fresh;         /* not over a connection that exists already: it may be dead */
   /* [transport] Bytes of the answer as they come (status is known by then); negative gives the exchange up.
    * NULL: they are gathered in `answer`. Must not start or cancel transfers. */
@@ -65,6 +67,7 @@ struct transfer
   bool unsent; /* the request cannot have reached the server */
   bool timed_out;
   bool permanent;         /* trying again cannot help (a certificate that does not verify) */
+  bool too_long;          /* the answer; it will not be shorter the next time */
   int64_t retry_after_ms; /* what the server asked for; 0: nothing */
   struct buf answer;      /* the owner frees it */
   char error[256];

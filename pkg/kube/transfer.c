@@ -16,7 +16,8 @@ make_headers (const struct endpoint *e, const struct transfer *x)
     [KUBE_PATCH_JSON] = "Content-Type: application/json-patch+json",
     [KUBE_PATCH_APPLY] = "Content-Type: application/apply-patch+yaml",
   };
-  struct curl_slist *list = curl_slist_append (NULL, "Accept: application/json");
+  static const char part_of_list[] = "Accept: application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+  struct curl_slist *list = curl_slist_append (NULL, x->metadata_only ? part_of_list : "Accept: application/json");
 
   if (x->body != NULL && types[x->verb] != NULL)
     list = curl_slist_append (list, types[x->verb]);

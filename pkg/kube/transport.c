@@ -2,12 +2,12 @@
 #include "kube/kube_internal.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <curl/curl.h>
 #include <utlist.h>
 
-#define ANSWER_LIMIT ((size_t) 64 * 1024 * 1024) /* what json_parse takes */
 #define POLL_MAX_MS 60000
 #define TOKEN_AGE_MS 60000 /* service-account tokens rotate; config.h promises a re-read once a minute */
 #define IDLE_HANDLES 4     /* kept for reuse; each costs some 40 KiB, a new one some 20 us */
@@ -213,8 +213,11 @@ on_bytes (char *bytes, size_t size, size_t count, void *data)
     note_status (x);
   if (x->on_data != NULL)
     return x->on_data (x, bytes, len) < 0 ? 0 : len;
-  if (x->answer.len + len > ANSWER_LIMIT)
-    return 0;
+  if (x->answer.len + len > x->answer_max)
+    {
+      x->too_long = true;
+      return 0;
+    }
   buf_add (&x->answer, bytes, len);
   return len;
 }
@@ -256,7 +259,7 @@ transport_start (struct transport *t, struct transfer *x)
   endpoint_refresh_token (&t->endpoint, TOKEN_AGE_MS);
   buf_reset (&x->answer);
   x->status = 0;
-  x->unsent = x->permanent = x->timed_out = false;
+  x->unsent = x->permanent = x->timed_out = x->too_long = false;
   x->retry_after_ms = 0;
   x->error[0] = '\0';
   x->transport = t;
@@ -322,7 +325,10 @@ finish (struct transfer *x, CURLcode result)
   x->timed_out = result == CURLE_OPERATION_TIMEDOUT;
   x->retry_after_ms = retry_after > 0 && retry_after < 86400 ? (int64_t) retry_after * 1000 : 0;
   x->unsent = is_one_of (result, unsent, ARRAY_LEN (unsent));
-  x->permanent = is_one_of (result, permanent, ARRAY_LEN (permanent));
+  x->permanent = x->too_long || is_one_of (result, permanent, ARRAY_LEN (permanent));
+  if (x->too_long) /* libcurl has "failure writing output" for it */
+    snprintf (x->error, sizeof (x->error), "the answer is longer than the %zu bytes that there is room for",
+              x->answer_max);
   if (result != CURLE_OK && x->error[0] == '\0')
     strncpy (x->error, curl_easy_strerror (result), sizeof (x->error) - 1);
   detach (x);

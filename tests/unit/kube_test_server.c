@@ -198,6 +198,7 @@ on_request (void *data, struct MHD_Connection *connection, const char *url, cons
   request.path = exchange->uri;
   request.body = buf_text (&exchange->body);
   request.content_type = header (connection, "Content-Type");
+  request.accept = header (connection, "Accept");
   request.authorization = header (connection, "Authorization");
   server->handler (server->data, &request, &answer);
   ret = send_answer (server, connection, &answer);

@@ -15,9 +15,9 @@ struct test_stream;
 struct test_request
 {
   const char *method;
-  const char *path;                         /* with its query */
-  const char *body;                         /* "" for none */
-  const char *content_type, *authorization; /* "" for none */
+  const char *path;                                  /* with its query */
+  const char *body;                                  /* "" for none */
+  const char *content_type, *authorization, *accept; /* "" for none */
 };
 
 struct test_answer

@@ -36,6 +36,27 @@ find_lease (const struct world *w, const char *name)
   return NULL;
 }
 
+/* What the API server leaves of Pods for a list of metadata under a field selector. */
+static cJSON *
+select_pods (const struct world *w, const char *path)
+{
+  bool wants_ended = strstr (path, "status.phase%21%3DRunning") != NULL;
+  cJSON *selected = cJSON_CreateArray (), *copy;
+  const cJSON *pod;
+
+  cJSON_ArrayForEach (pod, w->pods)
+    {
+      const char *phase = json_str (pod, "status", "phase");
+
+      if ((text_eq (phase, "Failed") || text_eq (phase, "Succeeded")) != wants_ended)
+        continue;
+      copy = cJSON_CreateObject ();
+      json_set_copy (copy, "metadata", json_get (pod, "metadata"));
+      json_push (selected, copy);
+    }
+  return selected;
+}
+
 static char *
 list_of (const cJSON *items)
 {
@@ -112,6 +133,19 @@ serve_lease (struct world *w, const struct test_request *request, struct test_an
     answer->body = json_print (lease);
 }
 
+/* Whole Pods may be a MiB each, and a group has thousands. */
+static void
+serve_pods (const struct world *w, const struct test_request *request, struct test_answer *answer)
+{
+  cleanup_json cJSON *selected = select_pods (w, request->path);
+
+  if (strcmp (request->accept, "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1") != 0
+      || strstr (request->path, "?limit=50&") == NULL || strstr (request->path, "&fieldSelector=status.phase") == NULL)
+    answer_status (answer, 403, "TooMuch");
+  else
+    answer->body = list_of (selected);
+}
+
 static void
 serve (void *data, const struct test_request *request, struct test_answer *answer)
 {
@@ -121,7 +155,7 @@ serve (void *data, const struct test_request *request, struct test_answer *answe
   if (text_starts_with (request->path, LEASES))
     serve_lease (w, request, answer);
   else if (text_starts_with (request->path, "/api/v1/namespaces/ml/pods?"))
-    answer->body = list_of (w->pods);
+    serve_pods (w, request, answer);
   else if (text_eq (request->path, "/apis/ray.io/v1/namespaces/ml/rayclusters/c") && w->replicas >= 0)
     answer->body
         = xasprintf ("{\"metadata\":{\"name\":\"c\",\"uid\":\"%s\"},\"spec\":{\"workerGroupSpecs\":[{\"groupName\":"

@@ -30,7 +30,7 @@ struct fake
   pthread_mutex_t lock;
   size_t requests;
   int running, most_running;
-  char method[16], path[256], body[256], content_type[64], authorization[64];
+  char method[16], path[256], body[256], content_type[64], authorization[64], accept[96];
 };
 
 static void
@@ -40,6 +40,7 @@ note (struct fake *fake, const struct test_request *request)
   snprintf (fake->path, sizeof (fake->path), "%s", request->path);
   snprintf (fake->body, sizeof (fake->body), "%s", request->body);
   snprintf (fake->content_type, sizeof (fake->content_type), "%s", request->content_type);
+  snprintf (fake->accept, sizeof (fake->accept), "%s", request->accept);
   snprintf (fake->authorization, sizeof (fake->authorization), "%s", request->authorization);
 }
 
@@ -137,6 +138,70 @@ each_verb_goes_out_as_the_API_wants_it (void **state)
     }
   kube_client_free (client);
   stop (&fake);
+}
+
+static void
+a_list_may_be_of_metadata_only (void **state)
+{
+  struct kube_request request = request_of (KUBE_GET, NULL);
+  struct kube_client *client;
+  struct fake fake;
+
+  (void) state;
+  start (&fake, NULL, 0, false);
+  client = test_server_client (fake.server, NULL);
+  for (int metadata_only = 0; metadata_only < 2; metadata_only++)
+    {
+      cleanup_response struct kube_response response = { 0 };
+
+      request.metadata_only = metadata_only;
+      kube_do (client, &request, &response);
+      assert_string_equal (fake.accept, metadata_only
+                                            ? "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
+                                            : "application/json");
+    }
+  kube_client_free (client);
+  stop (&fake);
+}
+
+/* Not read to its end, and not asked for again. */
+static void
+an_answer_that_is_too_long_is_given_up (void **state)
+{
+  static const struct
+  {
+    size_t max, length;
+    bool taken;
+  } cases[] = {
+    { 1000, 1000, true }, { 1000, 1001, false }, { 0, KUBE_ANSWER_MAX, true }, { 0, KUBE_ANSWER_MAX + 1, false }
+  };
+
+  (void) state;
+  for (size_t i = 0; i < ARRAY_LEN (cases); i++)
+    {
+      struct kube_request request = request_of (KUBE_GET, NULL);
+      cleanup_response struct kube_response response = { 0 };
+      cleanup_free char *body = xmalloc (cases[i].length + 1);
+      cleanup_free char *says
+          = xasprintf ("get /api/v1/x?y=1: the answer is longer than the %zu bytes that there is room for",
+                       cases[i].max > 0 ? cases[i].max : KUBE_ANSWER_MAX);
+      struct test_answer answer = { .body = body };
+      struct kube_client *client;
+      struct fake fake;
+
+      memset (body, ' ', cases[i].length);
+      body[0] = '1';
+      body[cases[i].length] = '\0';
+      start (&fake, &answer, 1, false);
+      client = test_server_client (fake.server, NULL);
+      request.answer_max = cases[i].max;
+      kube_do (client, &request, &response);
+      assert_int_equal (response.status, cases[i].taken ? 200 : 0);
+      assert_string_equal (response.error.message, cases[i].taken ? "" : says);
+      assert_int_equal (requests_of (&fake), 1);
+      kube_client_free (client);
+      stop (&fake);
+    }
 }
 
 static void
@@ -815,6 +880,8 @@ main (void)
 {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test (each_verb_goes_out_as_the_API_wants_it),
+    cmocka_unit_test (a_list_may_be_of_metadata_only),
+    cmocka_unit_test (an_answer_that_is_too_long_is_given_up),
     cmocka_unit_test (a_failure_is_one_sentence),
     cmocka_unit_test (what_is_tried_again_and_what_is_not),
     cmocka_unit_test (a_client_that_was_told_to_wait_waits),

@@ -74,6 +74,19 @@ tpu_env_container_name (const struct tpu_decision *d)
   return log_nonnull (json_str (d->container->object, "name"));
 }
 
+void
+tpu_env_warn_unknown (const struct tpu_env_plan *plan, const char *what)
+{
+  const struct tpu_request *r = plan->request;
+
+  if (r->accelerator_text == NULL)
+    tpu_warn (plan->warnings, "%s not injected: the Pod names no accelerator: add %s to spec.nodeSelector", what,
+              r->accelerator_label);
+  else
+    tpu_warn (plan->warnings, "%s not injected: %s \"%.63s\" is not known here; `raytpu topology` lists what is", what,
+              r->accelerator_label, r->accelerator_text);
+}
+
 /* ---- variables that need no list ---- */
 
 static void

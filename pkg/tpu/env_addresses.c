@@ -148,21 +148,6 @@ torch_topology (const struct tpu_env_plan *plan)
   return devices > 1 ? arena_printf (plan->arena, "%s,%d", dims, devices) : dims;
 }
 
-static void
-warn_unknown (struct tpu_env_plan *plan)
-{
-  const struct tpu_request *r = plan->request;
-
-  if (r->accelerator_text == NULL)
-    tpu_warn (plan->warnings,
-              "TORCH_TPU_TOPOLOGY is not injected: the Pod names no accelerator: add %s to spec.nodeSelector",
-              r->accelerator_label);
-  else
-    tpu_warn (plan->warnings,
-              "TORCH_TPU_TOPOLOGY is not injected: %s \"%.63s\" is not known here; `raytpu topology` lists what is",
-              r->accelerator_label, r->accelerator_text);
-}
-
 /* §6.2. A process per device of the whole pod, which the topology divides: the count is product x devices by
  * construction. Several containers share one network namespace and a multiple of these ports: upstream has no answer
  * yet (§9.5). */
@@ -181,7 +166,7 @@ tpu_env_torch (struct tpu_decision *d)
       || (r->accelerator != NULL && !r->accelerator->torch_family))
     return;
   if (r->accelerator == NULL)
-    warn_unknown (plan);
+    tpu_env_warn_unknown (plan, "TORCH_TPU_TOPOLOGY is");
   else if (r->containers > 1)
     tpu_warn (plan->warnings,
               "TORCH_TPU_TOPOLOGY is not injected: it is defined for one TPU container, the Pod has %" PRId64,

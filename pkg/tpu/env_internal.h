@@ -54,6 +54,8 @@ bool tpu_env_literal_port (const cJSON *entry, int64_t *port);
 /* Of MEGASCALE_NUM_SLICES: false when it is a literal that is no number of slices. 0: it is none that can be seen. */
 bool tpu_env_slices (const struct tpu_decision *d, int64_t *slices); /* env_megascale.c */
 void tpu_env_add (struct tpu_decision *d, const char *name, const char *value);
+/* "TPU_X is" or "TPU_X are" not injected, because the accelerator is not known. */
+void tpu_env_warn_unknown (const struct tpu_env_plan *plan, const char *what);
 const char *tpu_env_container_name (const struct tpu_decision *d);
 
 /* ---- decisions, one function per variable or family ---- */

@@ -68,8 +68,13 @@ add_jobset_megascale (struct tpu_decision *d)
   for (size_t i = 0; i < ARRAY_LEN (names); i++)
     if (tpu_env_has (d, names[i]))
       return;
-  if (id->slices < 2 || id->hosts < 2 || a == NULL || !a->multislice)
+  if (id->slices < 2 || id->hosts < 2 || (a != NULL && !a->multislice))
     return;
+  if (a == NULL)
+    {
+      tpu_env_warn_unknown (d->plan, "MEGASCALE_* are");
+      return;
+    }
   if (id->replica >= id->slices || !text_is_dns1123_subdomain (id->coordinator))
     {
       tpu_warn (d->plan->warnings,

@@ -79,10 +79,14 @@ test_multislice (void **state)
     {
       cleanup_json cJSON *pod = make_jobset_pod (multislice[i].accelerator, multislice[i].topology, multislice[i].chips,
                                                  multislice[i].job, multislice[i].jobs, 0);
+      cleanup_injection struct tpu_injection in = { 0 };
 
       if (multislice[i].edit != NULL)
         edit (pod, multislice[i].edit);
-      admit_quietly (pod);
+      in = admit (pod, NULL);
+      if (warned (&in, "MEGASCALE_* are not injected: cloud.google.com/gke-tpu-accelerator \"tpu9\" is not known")
+          != text_eq (multislice[i].accelerator, "tpu9"))
+        fail_msg ("%s: %s", multislice[i].name, json_print (in.warnings));
       if ((env_of (pod, "MEGASCALE_SLICE_ID") != NULL) != multislice[i].megascale)
         fail_msg ("%s: %s", multislice[i].name, json_print (container_at (pod, "containers", 0)));
       assert_non_null (env_of (pod, "TPU_WORKER_ID"));

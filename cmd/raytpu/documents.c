@@ -197,6 +197,7 @@ static const struct
 } kinds[] = {
   { "v1", "Pod", ROLE_POD },
   { "batch/v1", "Job", ROLE_WORKLOAD },
+  { "batch/v1", "CronJob", ROLE_WORKLOAD },
   { "jobset.x-k8s.io/v1alpha2", "JobSet", ROLE_WORKLOAD },
   { "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet", ROLE_WORKLOAD },
   { "apps/v1", "StatefulSet", ROLE_WORKLOAD },

@@ -208,8 +208,9 @@ list_one (struct listing *l, const struct tpu_offer *offer, const char *text)
       cleanup_free char *all = list_topologies (offer);
 
       tpu_topology_print (meant, &instead);
-      report ("error", "there is no %s slice of topology %.32s: did you mean %s? There are %s%s", offer->label, text,
-              meant, all, offer->cubes_max > 0 ? ", and larger ones of multiples of 4" : "");
+      report ("error", "there is no %s slice of topology %.32s: did you mean %s? Its slices have %d dimensions: %s%s",
+              offer->label, text, meant, a->ndims, all,
+              offer->cubes_max > 0 ? ", and larger ones of multiples of 4" : "");
       return RAYTPU_FAILED;
     }
   list_topology (l, offer, text, list_row);

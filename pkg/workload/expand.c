@@ -90,6 +90,7 @@ static const struct
   int (*expand) (struct expansion *x, const cJSON *object);
 } kinds[] = {
   { "Job", workload_expand_job },
+  { "CronJob", workload_expand_cronjob },
   { "JobSet", workload_expand_jobset },
   { "LeaderWorkerSet", workload_expand_lws },
   { "StatefulSet", workload_expand_statefulset },

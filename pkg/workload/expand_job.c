@@ -1,4 +1,4 @@
-/* expand_job.c - Job and JobSet (facts/tpu_injection.md §2.1, §2.2). */
+/* expand_job.c - Job, CronJob and JobSet (facts/tpu_injection.md §2.1, §2.2). */
 #include "workload/workload_internal.h"
 
 #include <errno.h>
@@ -56,6 +56,20 @@ workload_expand_job (struct expansion *x, const cJSON *job)
     if (add_job_pod (x, job, indexed, i) < 0)
       return -EINVAL;
   return 0;
+}
+
+/* ---- CronJob ---- */
+
+/* One of its Jobs. They are named after the minute of their time, which has eight digits. */
+int
+workload_expand_cronjob (struct expansion *x, const cJSON *cronjob)
+{
+  cleanup_json cJSON *job = cJSON_CreateObject ();
+  cleanup_free char *name = xasprintf ("%s-00000000", workload_name (cronjob));
+
+  json_set_str (json_obj (job, "metadata"), "name", name);
+  json_set_copy (job, "spec", json_get (cronjob, "spec", "jobTemplate", "spec"));
+  return workload_expand_job (x, job);
 }
 
 /* ---- JobSet ---- */

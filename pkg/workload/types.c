@@ -15,6 +15,9 @@ static const struct ray_field job_fields[] = { { "parallelism", RAY_KIND_COUNT }
                                                { "template", RAY_KIND_OBJECT } };
 static const struct ray_enum job_enums[] = { { "completionMode", { "NonIndexed", "Indexed" } } };
 
+static const struct ray_field cronjob_fields[]
+    = { { "schedule", RAY_KIND_STRING }, { "jobTemplate", RAY_KIND_OBJECT } };
+
 static const struct ray_field jobset_fields[]
     = { { "replicatedJobs", RAY_KIND_OBJECTS }, { "network", RAY_KIND_OBJECT }, { "coordinator", RAY_KIND_OBJECT } };
 static const struct ray_field network_fields[]
@@ -62,6 +65,9 @@ static const struct level
   { NULL, { NULL }, FIELDS (object_fields), NULL, 0 },
   { NULL, { "metadata" }, FIELDS (metadata_fields), NULL, 0 },
   { "Job", { "spec" }, FIELDS (job_fields), ENUMS (job_enums) },
+  { "CronJob", { "spec" }, FIELDS (cronjob_fields), NULL, 0 },
+  { "CronJob", { "spec", "jobTemplate" }, FIELDS (job_template_fields), NULL, 0 },
+  { "CronJob", { "spec", "jobTemplate", "spec" }, FIELDS (job_fields), ENUMS (job_enums) },
   { "JobSet", { "spec" }, FIELDS (jobset_fields), NULL, 0 },
   { "JobSet", { "spec", "network" }, FIELDS (network_fields), NULL, 0 },
   { "JobSet", { "spec", "coordinator" }, FIELDS (coordinator_fields), NULL, 0 },

@@ -136,6 +136,12 @@ check_job (const struct check *c, const cJSON *object)
 }
 
 static void
+check_cronjob (const struct check *c, const cJSON *object)
+{
+  check_job_spec (c, json_get (object, "spec", "jobTemplate", "spec"), "spec.jobTemplate.spec.", "NonIndexed", false);
+}
+
+static void
 check_jobset (const struct check *c, const cJSON *object)
 {
   bool named = json_bool (object, true, "spec", "network", "enableDNSHostnames");
@@ -207,11 +213,13 @@ static void
 check_statefulset (const struct check *c, const cJSON *object)
 {
   const cJSON *template = json_get (object, "spec", "template");
+  int64_t replicas = json_int (object, 1, "spec", "replicas");
   struct tpu_request r;
 
   if (!read_request (c, &r, template, "spec.template.") || r.hosts <= 1)
     return;
-  compare_hosts (c, &r, json_int (object, 1, "spec", "replicas"), "spec.", "replicas");
+  if (replicas > 0) /* 0: it is not to run now */
+    compare_hosts (c, &r, replicas, "spec.", "replicas");
   if (log_nonnull (json_str (object, "spec", "serviceName"))[0] == '\0')
     problem (c, "hosts of a slice need names: set it to a headless Service that selects the Pods", "spec.serviceName");
   if (json_int (object, 0, "spec", "ordinals", "start") != 0
@@ -248,6 +256,7 @@ static const struct
 } checks[] = {
   { "Pod", "spec", check_pod },
   { "Job", "spec.template", check_job },
+  { "CronJob", "spec.jobTemplate.spec.template", check_cronjob },
   { "JobSet", "spec.replicatedJobs", check_jobset },
   { "LeaderWorkerSet", "spec.leaderWorkerTemplate", check_lws },
   { "StatefulSet", "spec.template", check_statefulset },

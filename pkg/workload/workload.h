@@ -9,12 +9,12 @@
 /* More than this of one object are a slip of the pen, or not to be read by anybody. */
 #define WORKLOAD_PODS_MAX 10000
 
-/* Of a batch/v1 Job, jobset.x-k8s.io/v1alpha2 JobSet, leaderworkerset.x-k8s.io/v1 LeaderWorkerSet, apps/v1 StatefulSet
- * or apps/v1 Deployment: the Pods that the object's controllers post when nothing is running yet, in their order and
- * with the names, labels, annotations, owners, hostnames and subdomains that they write. Left out is what cannot be
- * known before: uids, hashes and random suffixes (such Pods have a generateName), and affinity that depends on nodes.
- * *pods is an array, owned by the caller. -EINVAL with a sentence when the object is not of its type, -E2BIG beyond
- * WORKLOAD_PODS_MAX. */
+/* Of a batch/v1 Job or CronJob (the Pods of one Job, of minute 00000000), jobset.x-k8s.io/v1alpha2 JobSet,
+ * leaderworkerset.x-k8s.io/v1 LeaderWorkerSet, apps/v1 StatefulSet or apps/v1 Deployment: the Pods that the object's
+ * controllers post when nothing is running yet, in their order and with the names, labels, annotations, owners,
+ * hostnames and subdomains that they write. Left out is what cannot be known before: uids, hashes and random suffixes
+ * (such Pods have a generateName), and affinity that depends on nodes. *pods is an array, owned by the caller. -EINVAL
+ * with a sentence when the object is not of its type, -E2BIG beyond WORKLOAD_PODS_MAX. */
 int workload_expand (cJSON **pods, const cJSON *object, struct error *err);
 
 /* Appends {"field", "message"}, and "warning": true where the Pods run all the same, to the array `problems`: members

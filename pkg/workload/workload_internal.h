@@ -15,6 +15,7 @@ struct expansion
 
 /* One per kind, asked about objects whose members are of their types: 0 or -errno. */
 int workload_expand_job (struct expansion *x, const cJSON *job);
+int workload_expand_cronjob (struct expansion *x, const cJSON *cronjob);
 int workload_expand_jobset (struct expansion *x, const cJSON *jobset);
 int workload_expand_lws (struct expansion *x, const cJSON *set);
 int workload_expand_statefulset (struct expansion *x, const cJSON *set);

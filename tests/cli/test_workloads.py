@@ -28,6 +28,10 @@ def job(**changes):
     return workload("batch/v1", "Job", {**spec, **changes})
 
 
+def cronjob(**changes):
+    return workload("batch/v1", "CronJob", {"schedule": "0 * * * *", "jobTemplate": {"spec": job(**changes)["spec"]}})
+
+
 def jobset(replicas=2, **changes):
     head = {"name": "head", "template": {"spec": {"template": template(chips=None)}}}
     worker = {
@@ -72,6 +76,13 @@ def name(pod):
 
 HOSTS = {
     "Job": (job(), {"w-0-": ("0", "w-0.svc,w-1.svc"), "w-1-": ("1", "w-0.svc,w-1.svc")}),
+    "CronJob": (
+        cronjob(),
+        {
+            "w-00000000-0-": ("0", "w-00000000-0.svc,w-00000000-1.svc"),
+            "w-00000000-1-": ("1", "w-00000000-0.svc,w-00000000-1.svc"),
+        },
+    ),
     "JobSet": (
         jobset(),
         {
@@ -207,6 +218,11 @@ RAY_HOSTS = "workerGroupSpecs[0].numOfHosts"
 SPEC = "spec.template.spec"
 PROBLEMS = {
     "NonIndexed Job": (job(completionMode="NonIndexed"), ["spec.completionMode"], "Indexed"),
+    "CronJob": (
+        cronjob(completionMode="NonIndexed", parallelism=3),
+        ["spec.jobTemplate.spec.completionMode", "spec.jobTemplate.spec.parallelism"],
+        "Indexed",
+    ),
     "too few hosts": (job(completions=1, parallelism=1), ["spec.parallelism", "spec.completions"], "set it to 2"),
     "Job without Service": (job(template=template()), ["spec.template.spec.subdomain"], "headless Service"),
     "topology": (job(template=template({**V6E, TOPOLOGY: "2x"})), [f"spec.template.spec.{NODE}"], '"2x"'),
@@ -296,6 +312,18 @@ PROBLEMS = {
 }
 
 
+def test_a_statefulset_that_is_not_to_run_now_has_no_problem():
+    result, problems = validate(statefulset(replicas=0))
+    assert (result.code, problems) == (0, [])
+
+
+def test_a_topology_that_is_not_there_is_a_warning():
+    result, problems = validate(job(template=template({**V6E, TOPOLOGY: "4x2"}, subdomain="svc")))
+    assert result.code == 0
+    assert [(p[1], p[3]) for p in problems] == [("warning", "spec.template")]
+    assert "topology 4x2: did you mean 2x4?" in problems[0][4]
+
+
 @pytest.mark.parametrize("what", PROBLEMS)
 def test_problems_name_field_and_remedy(what):
     obj, fields, words = PROBLEMS[what]
@@ -335,9 +363,9 @@ def with_types_changed(base):
             yield path, value, changed
 
 
-@pytest.mark.parametrize("kind", ["Job", "JobSet", "LeaderWorkerSet", "StatefulSet", "Deployment", "RayCluster", "RayJob"])
+@pytest.mark.parametrize("kind", ["Job", "CronJob", "JobSet", "LeaderWorkerSet", "StatefulSet", "Deployment", "RayCluster", "RayJob"])
 def test_no_wrong_type_passes_in_silence(kind):
-    bases = [job(), jobset(), lws(subGroupPolicy={"subGroupSize": 2}), statefulset(ordinals={"start": 1}), deployment()]
+    bases = [job(), cronjob(), jobset(), lws(subGroupPolicy={"subGroupSize": 2}), statefulset(ordinals={"start": 1}), deployment()]
     bases += [cluster(), owner_of("RayJob", "rayClusterSpec", cluster())]
     changes = list(with_types_changed(next(b for b in bases if b["kind"] == kind)))
     for number, (_, _, changed) in enumerate(changes):
@@ -490,8 +518,9 @@ def test_two_machines_make_the_same_topology():
         (["tpu-v6e-slice", "3x3"], "there is no tpu-v6e-slice slice of topology 3x3"),
         (["tpu-v6e-slice", "8x4"], "topology 8x4: did you mean 4x8?"),
         (["tpu7x", "2x4x2"], "topology 2x4x2: did you mean 2x2x4?"),
-        (["tpu-v6e-slice", "3x3"], "a multiple of 4 chips, such as 1x1, 2x2, 2x4, 4x4,"),
-        (["tpu-v6e-slice", "2x2x2"], "use 2 dimensions and"),
+        (["tpu-v6e-slice", "3x3"], "Its slices have 2 dimensions: 1x1, 2x2, 2x4, 4x4,"),
+        (["tpu-v6e-slice", "2x2x2"], "have 2 dimensions"),
+        (["tpu7x", "4x4"], "8x16x16, 12x24x24, and larger ones of multiples of 4"),
     ],
 )
 def test_slices_that_are_not(args, words):

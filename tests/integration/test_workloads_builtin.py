@@ -83,6 +83,13 @@ def test_strict_lets_a_deployment_of_single_hosts_be(cluster, namespace, start_o
     assert refused.value.status == 422
 
 
+def test_a_pod_without_containers_is_refused_for_that(cluster, namespace, operator):
+    with pytest.raises(ApiError) as refused:
+        cluster.create({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "empty"}, "spec": {}}, namespace)
+    assert refused.value.status == 422
+    assert "spec.containers: Required value" in str(refused.value)
+
+
 def test_pods_without_tpus_are_not_touched(cluster, namespace, operator):
     cluster.create(stateful_set("web", tpu_template(chips=None), replicas=2), namespace)
     for pod in wait_for_pods(cluster, namespace, 2):

@@ -106,21 +106,27 @@ add_affinity (struct chance *c, cJSON *pod)
   json_set_str (term, "topologyKey", draw (c, 2) ? "kubernetes.io/hostname" : "cloud.google.com/gke-nodepool");
 }
 
-/* As many as may be, on a slice of any size: each is told all hosts. */
 static void
-add_many_containers (struct chance *c, cJSON *pod)
+add_askers (cJSON *pod, const char *section, uint32_t count)
 {
-  static const char *const topologies[] = { "32x32", "64x128", "128x128", "16x16x64" };
-  uint32_t count = draw (c, 24);
+  cJSON *list = json_arr (json_get (pod, "spec"), section);
 
-  for (uint32_t i = 0; i < count; i++)
-    json_set_str (json_obj (json_obj (json_push_obj (json_arr (json_get (pod, "spec"),
-                                                               draw (c, 2) ? "containers" : "initContainers")),
-                                      "resources"),
-                            "limits"),
-                  "google.com/tpu", "1");
-  json_set_str (json_obj (json_get (pod, "spec"), "nodeSelector"), "cloud.google.com/gke-tpu-topology",
-                pick (c, topologies));
+  for (; count > 0; count--)
+    json_set_str (json_obj (json_obj (json_push_obj (list), "resources"), "limits"), "google.com/tpu", "1");
+}
+
+/* As many as may be, and now and then more, on a large slice: each is told all hosts. */
+static void
+ask_often (struct chance *c, cJSON *pod)
+{
+  static const char *const topologies[] = { "64x128", "32x256", "128x128", "16x16x32" };
+  cJSON *selector = json_obj (json_get (pod, "spec"), "nodeSelector");
+
+  edit (pod, "[{'op': 'add', 'path': '/spec/containers/0/resources', 'value': {'limits': {'google.com/tpu': 1}}}]");
+  add_askers (pod, "containers", draw (c, 2) ? 7 : draw (c, 10));
+  add_askers (pod, "initContainers", draw (c, 2) ? 8 : draw (c, 10));
+  json_set_str (selector, "cloud.google.com/gke-tpu-accelerator", draw (c, 8) ? "tpu-v6e-slice" : "tpu9");
+  json_set_str (selector, "cloud.google.com/gke-tpu-topology", pick (c, topologies));
 }
 
 /* Two containers on one machine, and an init container that asks as well. */
@@ -141,6 +147,8 @@ valid_pod (struct chance *c)
   cJSON *pod = owned_pod (c);
 
   add_containers (c, pod);
+  if (draw (c, 6) == 0)
+    ask_often (c, pod);
   while (draw (c, 2))
     add_user_env (c, cJSON_GetArrayItem (json_get (pod, "spec", "containers"), (int) draw (c, 2)));
   if (draw (c, 4) == 0)
@@ -238,8 +246,6 @@ hostile_pod (struct chance *c)
 {
   cJSON *pod = valid_pod (c);
 
-  if (draw (c, 8) == 0)
-    add_many_containers (c, pod);
   for (uint32_t changes = 1 + draw (c, 4); changes > 0 && count_members (pod) > 0; changes--)
     {
       size_t n = draw (c, (uint32_t) count_members (pod));

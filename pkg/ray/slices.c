@@ -4,8 +4,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Pods of one slice next to each other, hosts in order; single-host pods by index. Names break ties, so that the order
- * is the same whatever the order of observation. */
+/* Made before KubeRay 1.6, or without its index labels: nothing says which pods make a slice. */
+static bool
+is_unlabelled (const struct ray_pod *pod)
+{
+  return pod->replica_name[0] == '\0' && pod->replica_index < 0;
+}
+
+/* Pods of one slice next to each other, hosts in order; single-host pods by index; of those without labels the ones on
+ * their way out last. Names break ties, so that the order is the same whatever the order of observation. */
 static int
 compare_pods (const void *a, const void *b)
 {
@@ -16,6 +23,8 @@ compare_pods (const void *a, const void *b)
     order = (p->replica_index > q->replica_index) - (p->replica_index < q->replica_index);
   if (order == 0)
     order = (p->host_index > q->host_index) - (p->host_index < q->host_index);
+  if (order == 0 && is_unlabelled (p) && is_unlabelled (q))
+    order = (p->deletion_ms != 0) - (q->deletion_ms != 0);
   return order ? order : strcmp (p->name, q->name);
 }
 
@@ -137,19 +146,23 @@ judge (struct ray_slice *slice, const struct ray_cluster *cluster, const struct 
   slice->ready &= slice->state == RAY_SLICE_WHOLE;
 }
 
-/* Where the slice that starts at pod i ends. Pods of a multi-host group without a replica name (made before
- * KubeRay 1.6) are taken together in sets of `hosts`. */
+/* Whether a pod goes on the slice that begins with `first` and has `count` pods so far. Those of a multi-host group
+ * without labels are taken together in sets of `hosts`; in sets of their own when they are on their way out, so that
+ * the others do not change their sets when these go. */
+static bool
+goes_on (const struct ray_pod *first, const struct ray_pod *pod, size_t count, int64_t hosts)
+{
+  if (is_single (first) || is_single (pod) || strcmp (first->replica_name, pod->replica_name) != 0)
+    return false;
+  return !is_unlabelled (first) || ((int64_t) count < hosts && (first->deletion_ms != 0) == (pod->deletion_ms != 0));
+}
+
 static size_t
 slice_end (const struct ray_slices *slices, size_t i, int64_t hosts)
 {
   size_t end = i + 1;
 
-  if (hosts <= 1)
-    return end;
-  if (is_single (slices->pods[i]))
-    return end;
-  while (end < slices->npods && strcmp (slices->pods[end]->replica_name, slices->pods[i]->replica_name) == 0
-         && !is_single (slices->pods[end]) && (slices->pods[i]->replica_name[0] != '\0' || (int64_t) (end - i) < hosts))
+  while (hosts > 1 && end < slices->npods && goes_on (slices->pods[i], slices->pods[end], end - i, hosts))
     end++;
   return end;
 }

@@ -128,8 +128,12 @@ def test_two_operators_split_the_rayclusters_by_label(cluster, namespace, start_
     b = RayCluster.create(cluster, namespace, raycluster("two", tpu_group(replicas=2)))
     a.wait_pods(workers=4)
     b.wait_pods(workers=8)
-    created = "ray_tpu_operator_pods_created_total"
-    assert [first.metric(created), second.metric(created)] == [5, 9]
+
+    def have_created(*counts):
+        metric = "ray_tpu_operator_pods_created_total"
+        return wait_until(lambda: (first.metric(metric), second.metric(metric)) == counts, f"they count {counts}")
+
+    have_created(5, 9)
 
     # One changes hands: nothing happens to its Pods, and from then on the other operator does the work.
     before = {p["metadata"]["uid"] for p in a.pods()}
@@ -139,7 +143,7 @@ def test_two_operators_split_the_rayclusters_by_label(cluster, namespace, start_
     a.scale(2)
     a.wait_pods(workers=8)
     assert before < {p["metadata"]["uid"] for p in a.pods()}
-    assert [first.metric(created), second.metric(created)] == [5, 13]
+    have_created(5, 13)
     assert first.metric("ray_tpu_operator_pods_deleted_total") + second.metric("ray_tpu_operator_pods_deleted_total") == 0
 
 

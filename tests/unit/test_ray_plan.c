@@ -449,22 +449,57 @@ test_single_pods_are_replaced_when_their_group_gets_hosts (void **state)
   world_free (&w);
 }
 
+/* A world whose TPU pods are of KubeRay before 1.6. */
+static void
+world_init_unlabelled (struct world *w, int slices)
+{
+  world_init (w, two_groups);
+  scale (w, 0, slices);
+  world_settle (w);
+  for (size_t i = 0; i < w->npods; i++)
+    if (strcmp (w->pods[i]->group, "tpu") == 0)
+      {
+        w->pods[i]->replica_name = "";
+        w->pods[i]->replica_index = w->pods[i]->host_index = -1;
+      }
+}
+
 static void
 test_unlabelled_pods_of_old_kuberay_count_as_slices (void **state)
 {
   struct world w;
 
   (void) state;
-  world_init (&w, two_groups);
-  world_settle (&w);
-  for (size_t i = 0; i < w.npods; i++)
-    if (strcmp (w.pods[i]->group, "tpu") == 0)
-      {
-        w.pods[i]->replica_name = "";
-        w.pods[i]->replica_index = w.pods[i]->host_index = -1;
-      }
+  world_init_unlabelled (&w, 1);
   world_plan (&w);
   assert_int_equal (w.plan.nops, 0);
+  world_free (&w);
+}
+
+/* Of a slice that is deleted one pod goes before the others: those must not make a set with the pods that stay. */
+static void
+test_unlabelled_pods_stay_while_others_go_one_by_one (void **state)
+{
+  struct world w;
+
+  (void) state;
+  world_init_unlabelled (&w, 2);
+  scale (&w, 0, 1);
+  world_plan (&w);
+  assert_int_equal (world_ops (&w, RAY_OP_DELETE_POD), 4);
+  world_apply (&w, NULL, NULL);
+  for (size_t left = 4; left > 0; left--)
+    {
+      for (size_t i = 0; i < w.npods; i++)
+        if (w.pods[i]->deletion_ms != 0)
+          {
+            world_vanish (&w, i);
+            break;
+          }
+      world_plan (&w);
+      assert_int_equal (world_ops (&w, RAY_OP_DELETE_POD) + world_ops (&w, RAY_OP_CREATE_POD), 0);
+    }
+  assert_int_equal (world_count (&w, "tpu"), 4);
   world_free (&w);
 }
 
@@ -1122,6 +1157,7 @@ main (void)
     cmocka_unit_test (test_changed_number_of_hosts_replaces_the_slice),
     cmocka_unit_test (test_single_pods_are_replaced_when_their_group_gets_hosts),
     cmocka_unit_test (test_unlabelled_pods_of_old_kuberay_count_as_slices),
+    cmocka_unit_test (test_unlabelled_pods_stay_while_others_go_one_by_one),
     cmocka_unit_test (test_recreate_replaces_all_pods_the_head_last),
     cmocka_unit_test (test_old_workers_are_recreated_although_the_head_was_lost),
     cmocka_unit_test (test_what_does_not_recreate),

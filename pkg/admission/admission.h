@@ -55,9 +55,11 @@ int admission_answer (const struct admission_route *route, bool strict, const ch
 
 /* Gives places to pods that need one (tpu_place_needed). All replicas of the webhook share the Leases of `namespace`.
  * Reservations of pods that never came count for ttl_ms: more than the API server takes for a request, 60 s, and the
- * clocks of two replicas differ. Leases without reservations are deleted idle_ms after they were written (book.h). */
+ * clocks of two replicas differ. Leases without reservations are deleted idle_ms after they were written (book.h). The
+ * options, for templates of RayClusters, outlive it. */
 struct admission_allocator;
-struct admission_allocator *admission_allocator_new (struct kube_client *client, const char *namespace, int64_t ttl_ms,
+struct admission_allocator *admission_allocator_new (struct kube_client *client, const char *namespace,
+                                                     const struct tpu_options *options, int64_t ttl_ms,
                                                      int64_t idle_ms);
 void admission_allocator_free (struct admission_allocator *allocator); /* NULL is fine */
 

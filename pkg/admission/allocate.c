@@ -44,6 +44,7 @@ struct group
 struct admission_allocator
 {
   struct kube_client *client;
+  const struct tpu_options *options;
   char *namespace; /* of the Leases */
   int64_t ttl_ms, idle_ms;
   pthread_mutex_t lock; /* guards the groups and what is in them */
@@ -53,12 +54,14 @@ struct admission_allocator
 };
 
 struct admission_allocator *
-admission_allocator_new (struct kube_client *client, const char *namespace, int64_t ttl_ms, int64_t idle_ms)
+admission_allocator_new (struct kube_client *client, const char *namespace, const struct tpu_options *options,
+                         int64_t ttl_ms, int64_t idle_ms)
 {
   struct admission_allocator *a = xcalloc (1, sizeof (*a));
   pthread_condattr_t attr;
 
   a->client = client;
+  a->options = options;
   a->namespace = xstrdup (namespace);
   a->ttl_ms = ttl_ms;
   a->idle_ms = idle_ms;
@@ -105,28 +108,39 @@ lease_name (const struct admission_request *request, const struct tpu_place_need
 
 /* ---- a batch ---- */
 
+static int
+take_place (struct book *b, struct waiter *w, int64_t ttl_ms)
+{
+  int ret;
+
+  if (w->need->hosts != b->places.hosts)
+    return error_set (&w->err, ENOENT,
+                      "its topology and chips make slices of %" PRId64
+                      " hosts, but the template of group %s of RayCluster %s makes slices of %" PRId64
+                      ": no place in a slice can be given to it; mend what changes it, or delete it",
+                      w->need->hosts, b->of.group, b->of.cluster, b->places.hosts);
+  ret = places_take (&b->places, clock_wall_ms () + ttl_ms, &w->got);
+  if (ret == -EAGAIN)
+    error_set (&w->err, EAGAIN,
+               "all %" PRId64 " TPU slices of group %s of RayCluster %s are full; some of the places are held by Pods "
+               "that have been admitted but not created yet, for %" PRId64 " s at most",
+               b->places.replicas, b->of.group, b->of.cluster, ttl_ms / 1000);
+  else if (ret < 0)
+    error_set (&w->err, -ret,
+               "all hosts of the %" PRId64 " TPU slices of group %s of RayCluster %s are there already: a Pod beyond "
+               "them has no place in a slice",
+               b->places.replicas, b->of.group, b->of.cluster);
+  return ret;
+}
+
 static void
 take_places (struct book *b, struct waiter *batch, int64_t ttl_ms, bool dry_run)
 {
-  int64_t expires_ms = clock_wall_ms () + ttl_ms;
   struct waiter *w;
 
   DL_FOREACH (batch, w)
-    {
-      if (w->request->dry_run != dry_run)
-        continue;
-      w->ret = places_take (&b->places, expires_ms, &w->got);
-      if (w->ret == -EAGAIN)
-        error_set (&w->err, EAGAIN,
-                   "all %" PRId64 " TPU slices of group %s of RayCluster %s are full; some of the places are held by "
-                   "Pods that have been admitted but not created yet, for %" PRId64 " s at most",
-                   b->places.replicas, b->of.group, b->of.cluster, ttl_ms / 1000);
-      else if (w->ret < 0)
-        error_set (&w->err, -w->ret,
-                   "all hosts of the %" PRId64 " TPU slices of group %s of RayCluster %s are there already: a Pod "
-                   "beyond them has no place in a slice",
-                   b->places.replicas, b->of.group, b->of.cluster);
-    }
+    if (w->request->dry_run == dry_run)
+      w->ret = take_place (b, w, ttl_ms);
 }
 
 static bool
@@ -154,7 +168,7 @@ pause_between_tries (void)
 static int
 reserve (struct admission_allocator *a, struct book *b, struct waiter *batch, struct error *err)
 {
-  int ret = book_find_group (b, err);
+  int ret = book_find_group (b, a->options, err);
 
   while (ret == 0)
     {
@@ -188,8 +202,7 @@ serve (struct admission_allocator *a, struct waiter *batch)
                               .namespace = batch->request->namespace,
                               .cluster = batch->need->cluster,
                               .group = batch->need->group,
-                              .owner_uid = owner_uid (batch->request, batch->need),
-                              .hosts = batch->need->hosts };
+                              .owner_uid = owner_uid (batch->request, batch->need) };
   cleanup_book struct book book = { 0 };
   struct error err = { "" };
   struct waiter *w;
@@ -245,7 +258,7 @@ leave (struct admission_allocator *a, struct group *g)
   free (g);
 }
 
-/* Takes from the line those who have time left and want the same number of hosts as the first of them. */
+/* Takes from the line those who have time left. */
 static struct waiter *
 take_batch (struct group *g)
 {
@@ -254,7 +267,7 @@ take_batch (struct group *g)
 
   DL_FOREACH_SAFE (g->line, w, next)
     {
-      if (w->deadline_ms - now < MIN_LEFT_MS || (batch != NULL && w->need->hosts != batch->need->hosts))
+      if (w->deadline_ms - now < MIN_LEFT_MS)
         continue;
       DL_DELETE (g->line, w);
       w->taken = true;

@@ -21,7 +21,8 @@
  * ADMISSION_PLACE_TIMEOUT_MS.
  * 0; -EAGAIN when it may work in a moment (too much contention, the API server does not answer, places held by
  * reservations); -ENOSPC when all places are taken by pods; -ENOENT when the pod is not one of its RayCluster's: no
- * owner reference, or no such cluster or group; another -errno when it will not work (rights missing). */
+ * owner reference, no such cluster or group, or slices of another number of hosts; another -errno when it will not work
+ * (rights missing). */
 int admission_allocate (struct admission_allocator *allocator, const struct admission_request *request,
                         const struct tpu_place_need *need, struct place_entry *out, struct error *err);
 

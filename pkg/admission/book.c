@@ -34,7 +34,7 @@ book_open (struct book *b, const struct book_of *of, int64_t deadline_ms)
   cleanup_free char *slashed = xasprintf ("/%s", of->name);
   uint64_t random = 0;
 
-  *b = (struct book){ .of = *of, .deadline_ms = deadline_ms, .places = { .hosts = of->hosts } };
+  *b = (struct book){ .of = *of, .deadline_ms = deadline_ms };
   b->path = leases_path (of, slashed);
   if (getrandom (&random, sizeof (random), 0) != (ssize_t) sizeof (random))
     random = (uint64_t) clock_mono_us () ^ ((uint64_t) getpid () << 40);
@@ -205,8 +205,18 @@ not_its_pod (const struct book *b, const struct kube_response *response, const s
   return 0;
 }
 
+/* As the topology has them, else as numOfHosts has. */
+static int64_t
+hosts_of (const struct ray_group *group, const struct tpu_options *options)
+{
+  struct tpu_request r;
+
+  return tpu_request_read (&r, group->template, options, NULL) == 0 && r.chips > 0 && r.hosts > 0 ? r.hosts
+                                                                                                  : group->hosts;
+}
+
 int
-book_find_group (struct book *b, struct error *err)
+book_find_group (struct book *b, const struct tpu_options *options, struct error *err)
 {
   cleanup_response struct kube_response response = { 0 };
   cleanup_cluster struct ray_cluster cluster = { 0 };
@@ -221,10 +231,12 @@ book_find_group (struct book *b, struct error *err)
   if (kube_ok (&response) && ray_cluster_decode (&cluster, response.body, b->of.namespace, NULL) == 0)
     group = ray_cluster_group (&cluster, b->of.group);
   ret = not_its_pod (b, &response, group, err);
+  if (ret < 0 || group == NULL)
+    return ret;
   /* What numOfHosts says and what the topology has need not agree; pods are what KubeRay counts. */
-  if (ret == 0 && group != NULL)
-    b->places.replicas = (group->replicas * group->hosts + b->places.hosts - 1) / b->places.hosts;
-  return ret;
+  b->places.hosts = hosts_of (group, options);
+  b->places.replicas = (group->replicas * group->hosts + b->places.hosts - 1) / b->places.hosts;
+  return 0;
 }
 
 static size_t
@@ -301,7 +313,7 @@ static bool
 is_idle (const cJSON *lease, int64_t idle_ms)
 {
   const char *text = json_str (lease, "spec", "renewTime");
-  cleanup_places struct places places = { .hosts = INT32_MAX };
+  cleanup_places struct places places = { 0 };
   int64_t written_ms;
 
   note_reservations (&places, lease, log_nonnull (json_str (lease, "metadata", "name")));

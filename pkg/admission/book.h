@@ -5,6 +5,7 @@
 
 #include "admission/places.h"
 #include "kube/client.h"
+#include "tpu/tpu.h"
 
 /* Whose book. Texts are the caller's. */
 struct book_of
@@ -13,7 +14,6 @@ struct book_of
   const char *lease_namespace, *name; /* the Lease */
   const char *namespace, *cluster, *group;
   const char *owner_uid; /* of the RayCluster, as the Pod's owner reference has it */
-  int64_t hosts;         /* per slice */
 };
 
 struct book
@@ -31,9 +31,10 @@ void book_open (struct book *b, const struct book_of *of, int64_t deadline_ms);
 void book_free (struct book *b);
 #define cleanup_book __attribute__ ((cleanup (book_free)))
 
-/* Reads of the RayCluster how many slices the group is to have. -ENOENT with a sentence when the Pod is not its: no
+/* Reads of the RayCluster how many slices the group is to have, and of how many hosts: what its template says, which is
+ * the same for all pods, never what one pod says. -ENOENT with a sentence when the Pod is not its: no
  * such RayCluster, another one by now, or without that group; else as book_read. */
-int book_find_group (struct book *b, struct error *err);
+int book_find_group (struct book *b, const struct tpu_options *options, struct error *err);
 /* Reads the Lease, then the pods, in this order: a reservation that somebody takes out of the Lease is that of a pod
  * which the list then has. 0; -EAGAIN when trying again may help; another -errno when it will not. */
 int book_read (struct book *b, struct error *err);

@@ -216,8 +216,7 @@ confirmer_note (struct confirmer *c, const struct book_of *of)
                                 .namespace = xstrdup (of->namespace),
                                 .cluster = xstrdup (of->cluster),
                                 .group = xstrdup (of->group),
-                                .owner_uid = xstrdup (of->owner_uid),
-                                .hosts = of->hosts };
+                                .owner_uid = xstrdup (of->owner_uid) };
       p->due_ms = clock_mono_ms () + FIRST_LOOK_MS;
       DL_APPEND (c->pending, p);
       pthread_cond_signal (&c->changed);

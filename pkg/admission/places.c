@@ -56,7 +56,7 @@ places_note (struct places *places, struct place place, enum place_holder holder
 {
   size_t i;
 
-  if (place.replica < 0 || place.replica > REPLICA_MAX || place.host < 0 || place.host >= places->hosts)
+  if (place.replica < 0 || place.replica > REPLICA_MAX || place.host < 0)
     return;
   i = find (places, place);
   if (i < places->count && compare (places->entries[i].place, place) == 0)
@@ -129,6 +129,20 @@ free_replica (const struct places *places)
   return next >= places->replicas && leaving >= 0 ? leaving : next;
 }
 
+/* Those that are places of the slices as they are now. */
+static struct places
+fitting (const struct places *places)
+{
+  struct places fit = { .hosts = places->hosts, .replicas = places->replicas };
+
+  fit.entries = xcalloc (places->count + 1, sizeof (*fit.entries));
+  fit.capacity = places->count + 1;
+  for (size_t i = 0; i < places->count; i++)
+    if (places->entries[i].place.host < places->hosts)
+      fit.entries[fit.count++] = places->entries[i];
+  return fit;
+}
+
 static int
 choose (const struct places *places, struct place *out)
 {
@@ -157,11 +171,12 @@ choose (const struct places *places, struct place *out)
 int
 places_take (struct places *places, int64_t expires_ms, struct place_entry *out)
 {
+  cleanup_places struct places fit = fitting (places);
   size_t i;
   int ret;
 
   *out = (struct place_entry){ .holder = PLACE_RESERVED, .expires_ms = expires_ms };
-  ret = choose (places, &out->place);
+  ret = choose (&fit, &out->place);
   if (ret < 0)
     return ret;
   i = find (places, out->place);

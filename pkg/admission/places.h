@@ -27,7 +27,7 @@ struct place_entry
   int64_t expires_ms; /* wall clock; of reservations, and of the one that a leaving pod came with */
 };
 
-/* Zero-initialise but for the first two. */
+/* Zero-initialise; the first two are of no account but to places_take. */
 struct places
 {
   int64_t hosts;    /* per slice, at least 1 */
@@ -39,14 +39,16 @@ struct places
 void places_free (struct places *places);
 #define cleanup_places __attribute__ ((cleanup (places_free)))
 
-/* Takes note of an entry. Those beyond a slice's hosts, left over from another topology, are ignored. A reservation is
- * used up when a pod is there, also when it is the one that leaves: the two are told to belong together by the moment
- * of expiry, else the reservation is that of the leaving pod's successor. */
+/* Takes note of an entry, also of one beyond a slice's hosts: who reads a book with another number of hosts must not
+ * forget what is reserved under the old one. A reservation is used up when a pod is there, also when it is the one that
+ * leaves: the two are told to belong together by the moment of expiry, else the reservation is that of the leaving
+ * pod's successor. */
 void places_note (struct places *places, struct place place, enum place_holder holder, int64_t expires_ms);
 
 /* Takes the place for the next pod, as reserved until expires_ms (or a moment later, see above): a missing host of the
  * first slice that is begun, else host 0 of a new slice. So slices are completed before others are begun, and a pod
- * that takes over from another gets its place. -EAGAIN when no place is left, but a reservation may yet expire; -ENOSPC
+ * that takes over from another gets its place. Entries beyond the slice's hosts, left over from another topology, take
+ * none. -EAGAIN when no place is left, but a reservation may yet expire; -ENOSPC
  * when all are taken by pods. */
 int places_take (struct places *places, int64_t expires_ms, struct place_entry *out);
 

@@ -155,8 +155,8 @@ start_client (struct manager *m, const char *namespace, struct error *err)
   options.http1 = true;
   ret = kube_client_new (&m->bulk_client, &m->config, &options, err);
   if (ret == 0 && m->options->enable_webhook)
-    m->policy.allocator
-        = admission_allocator_new (m->bulk_client, namespace, m->options->reservation_ms, LEASE_IDLE_MS);
+    m->policy.allocator = admission_allocator_new (m->bulk_client, namespace, &m->policy.tpu,
+                                                   m->options->reservation_ms, LEASE_IDLE_MS);
   return ret;
 }
 

@@ -20,8 +20,9 @@ struct world
   int version, posts, puts, conflicts;
   int replicas, hosts; /* of the RayCluster; replicas -1: there is none */
   const char *uid, *group;
-  int lose_answers; /* so many Lease writes are applied, but answered with 500 */
-  int refuse;       /* all Lease requests are answered with this status */
+  const char *topology; /* of v6e, 4 chips a Pod: the group has a template; else NULL */
+  int lose_answers;     /* so many Lease writes are applied, but answered with 500 */
+  int refuse;           /* all Lease requests are answered with this status */
   struct test_server *server;
 };
 
@@ -146,6 +147,17 @@ serve_pods (const struct world *w, const struct test_request *request, struct te
     answer->body = list_of (selected);
 }
 
+static char *
+cluster_of (const struct world *w)
+{
+  cleanup_json cJSON *pod = make_pod ("tpu-v6e-slice", w->topology, "4");
+  cleanup_free char *template = json_print (pod);
+
+  return xasprintf ("{\"metadata\":{\"name\":\"c\",\"uid\":\"%s\"},\"spec\":{\"workerGroupSpecs\":[{\"groupName\":"
+                    "\"%s\",\"replicas\":%d,\"numOfHosts\":%d,\"template\":%s}]}}",
+                    w->uid, w->group, w->replicas, w->hosts, w->topology ? template : "{}");
+}
+
 static void
 serve (void *data, const struct test_request *request, struct test_answer *answer)
 {
@@ -157,10 +169,7 @@ serve (void *data, const struct test_request *request, struct test_answer *answe
   else if (text_starts_with (request->path, "/api/v1/namespaces/ml/pods?"))
     serve_pods (w, request, answer);
   else if (text_eq (request->path, "/apis/ray.io/v1/namespaces/ml/rayclusters/c") && w->replicas >= 0)
-    answer->body
-        = xasprintf ("{\"metadata\":{\"name\":\"c\",\"uid\":\"%s\"},\"spec\":{\"workerGroupSpecs\":[{\"groupName\":"
-                     "\"%s\",\"replicas\":%d,\"numOfHosts\":%d}]}}",
-                     w->uid, w->group, w->replicas, w->hosts);
+    answer->body = cluster_of (w);
   else
     answer_status (answer, 404, "NotFound");
   pthread_mutex_unlock (&w->lock);
@@ -210,7 +219,7 @@ replica_start_idle (const struct world *w, int64_t ttl_ms, int64_t idle_ms)
 {
   struct replica r = { .client = test_server_client (w->server, NULL) };
 
-  r.allocator = admission_allocator_new (r.client, "system", ttl_ms, idle_ms);
+  r.allocator = admission_allocator_new (r.client, "system", &tpu_default_options, ttl_ms, idle_ms);
   return r;
 }
 
@@ -463,6 +472,49 @@ whose_pod_it_is_not_gets_no_place (void **state)
   assert_int_equal (w->posts, 0);
 }
 
+/* Of a Pod whose chips somebody changed, or that was made of a template of before. */
+static void
+a_pod_of_another_shape_gets_no_place_and_takes_none (void **state)
+{
+  struct world *w = *state;
+  cleanup_replica struct replica r = replica_start (w, 60000);
+  cleanup_json cJSON *other = make_worker ();
+  struct error err = { "" };
+  struct place place;
+
+  edit (other, "[{'op': 'replace', 'path': '/spec/containers/0/resources/limits/google.com~1tpu', 'value': '8'}]");
+  for (int host = 0; host < 4; host++)
+    {
+      assert_int_equal (allocate_one (&r, false, &place, &err), 0);
+      assert_place (place, 0, host);
+      assert_int_equal (allocate (&r, other, false, &place, &err), -ENOENT);
+      assert_non_null (strstr (err.message, "slices of 2 hosts, but the template of group g of RayCluster c makes "
+                                            "slices of 4"));
+    }
+  assert_int_equal (allocate_one (&r, false, &place, &err), -EAGAIN);
+}
+
+/* numOfHosts of a manifest that forgot it is no number of hosts of the slice. */
+static void
+the_template_tells_the_hosts (void **state)
+{
+  struct world *w = *state;
+  cleanup_replica struct replica r = replica_start (w, 60000);
+  struct error err = { "" };
+  struct place place;
+
+  w->topology = "4x4";
+  w->hosts = 1;
+  w->replicas = 4;
+  for (int host = 0; host < 4; host++)
+    {
+      assert_int_equal (allocate_one (&r, false, &place, &err), 0);
+      assert_place (place, 0, host);
+    }
+  w->topology = "2x4";
+  assert_int_equal (allocate_one (&r, false, &place, &err), -ENOENT);
+}
+
 static void
 missing_rights_are_no_reason_to_try_again (void **state)
 {
@@ -688,6 +740,8 @@ main (void)
     cmocka_unit_test_setup_teardown (a_dry_run_writes_nothing, begin, end),
     cmocka_unit_test_setup_teardown (a_write_whose_answer_was_lost_counts, begin, end),
     cmocka_unit_test_setup_teardown (whose_pod_it_is_not_gets_no_place, begin, end),
+    cmocka_unit_test_setup_teardown (a_pod_of_another_shape_gets_no_place_and_takes_none, begin, end),
+    cmocka_unit_test_setup_teardown (the_template_tells_the_hosts, begin, end),
     cmocka_unit_test_setup_teardown (missing_rights_are_no_reason_to_try_again, begin, end),
     cmocka_unit_test_setup_teardown (leases_that_others_left_behind_are_swept, begin, end),
     cmocka_unit_test_setup_teardown (a_lease_goes_when_its_pods_are_there, begin, end),

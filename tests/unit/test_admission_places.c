@@ -47,6 +47,8 @@ the_next_place (void **state)
     { "survivors keep their index, new slices take the low ones", 2, 3, "0.0L 0.1L 2.0L 2.1L", "1.0 1.1 again" },
     { "no slices wanted", 2, 0, "", "full" },
     { "hosts beyond the slice are another topology's", 2, 1, "0.2L 0.3L", "0.0 0.1 again" },
+    { "and are no hosts that leave", 2, 1, "0.0L 0.1X 0.2L 0.5R", "0.1 again" },
+    { "nor slices that leave", 2, 1, "0.3X 1.2L", "0.0 0.1 again" },
     { "twice the same place: the pod counts", 2, 1, "0.0R 0.0L 0.1L 0.1R", "full" },
     { "a reservation whose own pod leaves is used up", 2, 1, "0.0L 0.1R 0.1X", "0.1 again" },
     { "in whatever order they are found", 2, 1, "0.0L 0.1X 0.1R", "0.1 again" },
@@ -87,6 +89,19 @@ reservations_are_kept_and_pods_are_not (void **state)
   assert_int_equal (places_read (&again, text, 1000, NULL), 0); /* what expires now is gone */
   second = places_print (&again);
   assert_string_equal (second, "{\"0.3\":2000}");
+}
+
+/* A Pod of another shape, admitted between two others, must not make room for a third. */
+static void
+a_reader_with_fewer_hosts_keeps_what_is_reserved (void **state)
+{
+  cleanup_places struct places fewer = { .hosts = 2, .replicas = 2 };
+  cleanup_free char *text = NULL;
+
+  (void) state;
+  assert_int_equal (places_read (&fewer, "{\"0.1\":1000,\"0.3\":2000}", 0, NULL), 0);
+  text = places_print (&fewer);
+  assert_string_equal (text, "{\"0.1\":1000,\"0.3\":2000}");
 }
 
 static void
@@ -166,6 +181,7 @@ main (void)
   const struct CMUnitTest tests[] = {
     cmocka_unit_test (the_next_place),
     cmocka_unit_test (reservations_are_kept_and_pods_are_not),
+    cmocka_unit_test (a_reader_with_fewer_hosts_keeps_what_is_reserved),
     cmocka_unit_test (text_that_is_no_list_of_reservations_is_refused),
     cmocka_unit_test (no_history_gives_a_place_twice),
   };

@@ -26,6 +26,7 @@ struct waiter
   int64_t deadline_ms;
   bool taken; /* out of the line, into the batch under way */
   bool done;
+  bool new; /* `got` is a reservation that the Lease does not have yet */
   int ret;
   struct place_entry got;
   struct error err;
@@ -108,18 +109,31 @@ lease_name (const struct admission_request *request, const struct tpu_place_need
 
 /* ---- a batch ---- */
 
+/* A Pod that is reviewed a second time, after another webhook, brings what the first time gave it. Annotations alone
+ * prove nothing: a template may have been copied from a Pod. */
+static bool
+has_its_place (const struct book *b, struct waiter *w)
+{
+  w->got = book_place_of (w->request->object);
+  return w->got.place.host < b->places.hosts && places_hold (&b->places, &w->got);
+}
+
 static int
 take_place (struct book *b, struct waiter *w, int64_t ttl_ms)
 {
   int ret;
 
+  w->new = false;
   if (w->need->hosts != b->places.hosts)
     return error_set (&w->err, ENOENT,
                       "its topology and chips make slices of %" PRId64
                       " hosts, but the template of group %s of RayCluster %s makes slices of %" PRId64
                       ": no place in a slice can be given to it; mend what changes it, or delete it",
                       w->need->hosts, b->of.group, b->of.cluster, b->places.hosts);
+  if (has_its_place (b, w))
+    return 0;
   ret = places_take (&b->places, clock_wall_ms () + ttl_ms, &w->got);
+  w->new = ret == 0;
   if (ret == -EAGAIN)
     error_set (&w->err, EAGAIN,
                "all %" PRId64 " TPU slices of group %s of RayCluster %s are full; some of the places are held by Pods "
@@ -149,7 +163,7 @@ has_reserved (const struct waiter *batch)
   const struct waiter *w;
 
   DL_FOREACH (batch, w)
-    if (!w->request->dry_run && w->ret == 0)
+    if (!w->request->dry_run && w->new)
       return true;
   return false;
 }

@@ -16,13 +16,12 @@
 /* Annotation of a pod: when the reservation that it came with expires. */
 #define ADMISSION_ANNOTATION_RESERVED_UNTIL "ray-tpu-operator/reserved-until"
 
-/* Finds a place for the request's pod and reserves it; a dry run gets an answer, but reserves nothing. Requests for the
- * same group that arrive meanwhile share one reservation. From any thread; blocks for some API calls, bounded by
- * ADMISSION_PLACE_TIMEOUT_MS.
- * 0; -EAGAIN when it may work in a moment (too much contention, the API server does not answer, places held by
- * reservations); -ENOSPC when all places are taken by pods; -ENOENT when the pod is not one of its RayCluster's: no
- * owner reference, no such cluster or group, or slices of another number of hosts; another -errno when it will not work
- * (rights missing). */
+/* Finds a place for the request's pod and reserves it, or finds that it has one reserved, as its annotations say; a dry
+ * run gets an answer, but reserves nothing. Requests for the same group that arrive meanwhile share one reservation.
+ * From any thread; blocks for some API calls, bounded by ADMISSION_PLACE_TIMEOUT_MS. 0; -EAGAIN when it may work in a
+ * moment (too much contention, the API server does not answer, places held by reservations); -ENOSPC when all places
+ * are taken by pods; -ENOENT when the pod is not one of its RayCluster's: no owner reference, no such cluster or group,
+ * or slices of another number of hosts; another -errno when it will not work (rights missing). */
 int admission_allocate (struct admission_allocator *allocator, const struct admission_request *request,
                         const struct tpu_place_need *need, struct place_entry *out, struct error *err);
 

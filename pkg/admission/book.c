@@ -112,27 +112,38 @@ note_reservations (struct places *places, const cJSON *lease, const char *name)
 }
 
 static int64_t
-index_of (const cJSON *pod, const char *label, const char *annotation)
+index_of (const cJSON *map, const char *key)
 {
-  const char *text = json_str (pod, "metadata", "labels", label);
+  const char *text = json_str (map, key);
   int64_t index;
 
-  if (text == NULL)
-    text = json_str (pod, "metadata", "annotations", annotation);
   return text != NULL && text_to_int (text, 0, INT32_MAX, &index) == 0 ? index : -1;
+}
+
+/* Never one index from here and the other from there, as for tpu_inject. */
+struct place_entry
+book_place_of (const cJSON *pod)
+{
+  const cJSON *labels = json_get (pod, "metadata", "labels"), *annotations = json_get (pod, "metadata", "annotations");
+  const char *until = json_str (annotations, ADMISSION_ANNOTATION_RESERVED_UNTIL);
+  struct place_entry e = { .holder = PLACE_RESERVED };
+
+  if (json_get (labels, RAY_LABEL_REPLICA_INDEX) != NULL || json_get (labels, RAY_LABEL_HOST_INDEX) != NULL)
+    e.place = (struct place){ index_of (labels, RAY_LABEL_REPLICA_INDEX), index_of (labels, RAY_LABEL_HOST_INDEX) };
+  else
+    e.place = (struct place){ index_of (annotations, TPU_ANNOTATION_REPLICA_INDEX),
+                              index_of (annotations, TPU_ANNOTATION_HOST_INDEX) };
+  text_to_int (log_nonnull (until), 0, INT64_MAX, &e.expires_ms);
+  return e;
 }
 
 static void
 note_pod (struct book *b, const cJSON *pod, bool ended)
 {
-  const struct place place = { index_of (pod, RAY_LABEL_REPLICA_INDEX, TPU_ANNOTATION_REPLICA_INDEX),
-                               index_of (pod, RAY_LABEL_HOST_INDEX, TPU_ANNOTATION_HOST_INDEX) };
-  const char *until = json_str (pod, "metadata", "annotations", ADMISSION_ANNOTATION_RESERVED_UNTIL);
-  int64_t until_ms = 0;
+  const struct place_entry e = book_place_of (pod);
   bool leaving = ended || json_str (pod, "metadata", "deletionTimestamp") != NULL;
 
-  text_to_int (log_nonnull (until), 0, INT64_MAX, &until_ms);
-  places_note (&b->places, place, leaving ? PLACE_LEAVING : PLACE_LIVE, until_ms);
+  places_note (&b->places, e.place, leaving ? PLACE_LEAVING : PLACE_LIVE, e.expires_ms);
 }
 
 static char *

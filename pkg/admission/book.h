@@ -35,6 +35,9 @@ void book_free (struct book *b);
  * the same for all pods, never what one pod says. -ENOENT with a sentence when the Pod is not its: no
  * such RayCluster, another one by now, or without that group; else as book_read. */
 int book_find_group (struct book *b, const struct tpu_options *options, struct error *err);
+/* The place that a pod says it has: by its index labels, else by the annotations that it got with its reservation,
+ * which expires at expires_ms. Indices are -1 where it says none. */
+struct place_entry book_place_of (const cJSON *pod);
 /* Reads the Lease, then the pods, in this order: a reservation that somebody takes out of the Lease is that of a pod
  * which the list then has. 0; -EAGAIN when trying again may help; another -errno when it will not. */
 int book_read (struct book *b, struct error *err);

@@ -65,12 +65,13 @@ object_to (const struct admission_request *request, struct admission_verdict *ve
 /* ---- pods that need a place ---- */
 
 static void
-annotate (cJSON *patch, const char *key, int64_t value)
+annotate (cJSON *patch, const cJSON *pod, const char *key, int64_t value)
 {
   char text[24];
 
   snprintf (text, sizeof (text), "%" PRId64, value);
-  json_patch_op (patch, "add", cJSON_CreateString (text), "metadata", "annotations", key);
+  if (!text_eq (json_str (pod, "metadata", "annotations", key), text))
+    json_patch_op (patch, "add", cJSON_CreateString (text), "metadata", "annotations", key);
 }
 
 /* The annotations that tell a pod's place to tpu_inject, and its place and reservation to whoever looks for free places
@@ -82,9 +83,24 @@ annotations_of (const cJSON *pod, const struct place_entry *got)
 
   if (!cJSON_IsObject (json_get (pod, "metadata", "annotations")))
     json_patch_op (patch, "add", cJSON_CreateObject (), "metadata", "annotations");
-  annotate (patch, TPU_ANNOTATION_REPLICA_INDEX, got->place.replica);
-  annotate (patch, TPU_ANNOTATION_HOST_INDEX, got->place.host);
-  annotate (patch, ADMISSION_ANNOTATION_RESERVED_UNTIL, got->expires_ms);
+  annotate (patch, pod, TPU_ANNOTATION_REPLICA_INDEX, got->place.replica);
+  annotate (patch, pod, TPU_ANNOTATION_HOST_INDEX, got->place.host);
+  annotate (patch, pod, ADMISSION_ANNOTATION_RESERVED_UNTIL, got->expires_ms);
+  return patch;
+}
+
+/* Takes away what claims a place that was not given to the pod: nobody is to believe it, tpu_inject or who looks for
+ * free places. */
+static cJSON *
+claims_removed (const cJSON *pod)
+{
+  static const char *const keys[]
+      = { TPU_ANNOTATION_REPLICA_INDEX, TPU_ANNOTATION_HOST_INDEX, ADMISSION_ANNOTATION_RESERVED_UNTIL };
+  cJSON *patch = cJSON_CreateArray ();
+
+  for (size_t i = 0; i < ARRAY_LEN (keys); i++)
+    if (json_get (pod, "metadata", "annotations", keys[i]) != NULL)
+      json_patch_op (patch, "remove", NULL, "metadata", "annotations", keys[i]);
   return patch;
 }
 
@@ -99,8 +115,8 @@ refuse_for_now (const struct admission_request *request, struct admission_verdic
   return 0;
 }
 
-/* 1 with the annotations that give the pod a place; 0 when it needs none, can get none (then it is a pod of unknown
- * identity, and the warning says why), or has been denied. */
+/* With a patch of the annotations that give the pod a place; of none when it needs none, can get none (then it is a pod
+ * of unknown identity, and the warning says why), or has been denied. */
 static int
 find_place (const struct admission_policy *policy, const struct admission_request *request,
             struct admission_verdict *verdict, cJSON **annotations, struct error *err)
@@ -116,11 +132,14 @@ find_place (const struct admission_policy *policy, const struct admission_reques
   if (ret == -EAGAIN)
     return refuse_for_now (request, verdict, &why);
   if (ret == -ENOSPC || ret == -ENOENT) /* one too many, or not its RayCluster's */
-    return object_to (request, verdict, policy->tpu.strict, "no place for pod", &why);
+    {
+      *annotations = claims_removed (request->object);
+      return object_to (request, verdict, policy->tpu.strict, "no place for pod", &why);
+    }
   if (ret < 0)
     return error_set (err, -ret, "%s", why.message);
   *annotations = annotations_of (request->object, &got);
-  return 1;
+  return 0;
 }
 
 /* ---- the whole ---- */
@@ -178,7 +197,7 @@ admission_mutate_pod (void *data, const struct admission_request *request, struc
   ret = find_place (policy, request, verdict, &patch, err);
   if (ret < 0 || !verdict->allowed)
     return ret;
-  if (ret > 0)
+  if (patch != NULL)
     ret = inject_at (policy, request, verdict, patch, err);
   else
     {

@@ -70,6 +70,15 @@ places_note (struct places *places, struct place place, enum place_holder holder
   places->count++;
 }
 
+bool
+places_hold (const struct places *places, const struct place_entry *reservation)
+{
+  size_t i = find (places, reservation->place);
+
+  return i < places->count && compare (places->entries[i].place, reservation->place) == 0
+         && places->entries[i].holder == PLACE_RESERVED && places->entries[i].expires_ms == reservation->expires_ms;
+}
+
 /* ---- choosing ---- */
 
 /* The entries of one slice, entries[begin..end). */

@@ -45,6 +45,9 @@ void places_free (struct places *places);
  * pod's successor. */
 void places_note (struct places *places, struct place place, enum place_holder holder, int64_t expires_ms);
 
+/* Whether this very reservation is in the book, and its pod is not there yet. */
+bool places_hold (const struct places *places, const struct place_entry *reservation);
+
 /* Takes the place for the next pod, as reserved until expires_ms (or a moment later, see above): a missing host of the
  * first slice that is begun, else host 0 of a new slice. So slices are completed before others are begun, and a pod
  * that takes over from another gets its place. Entries beyond the slice's hosts, left over from another topology, take

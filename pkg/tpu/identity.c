@@ -223,6 +223,4 @@ tpu_identify (struct tpu_identity *id, const cJSON *pod, const struct tpu_reques
       id->host = -1;
       id->hosts = r->hosts;
     }
-  else
-    id->needs_place = false;
 }

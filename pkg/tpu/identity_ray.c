@@ -11,13 +11,18 @@
 #define PROCESS_PORT 8471 /* Ray's tooling counts from here (§5.1.11, §5.4) */
 #define LEGACY_SERVICE_NAME 50
 
-/* Labels of our controller and of KubeRay since 1.6 (§5.4), else the place that was given to it. */
+/* By our controller, or by KubeRay since 1.6 (§5.4). */
+static bool
+has_index_labels (const cJSON *pod)
+{
+  return tpu_label (pod, LABEL_REPLICA_INDEX) != NULL || tpu_label (pod, LABEL_HOST_INDEX) != NULL;
+}
+
+/* Of the labels, else of the place that was given to it; never one index from here and the other from there. */
 static int64_t
 read_index (const cJSON *pod, const char *label, const char *annotation)
 {
-  const char *text = tpu_label (pod, label);
-
-  return tpu_index_of (text ? text : tpu_annotation (pod, annotation));
+  return tpu_index_of (has_index_labels (pod) ? tpu_label (pod, label) : tpu_annotation (pod, annotation));
 }
 
 /* As KubeRay before 1.4 named it: the last 50 characters, and a letter in front. */
@@ -39,16 +44,6 @@ tpu_ray_service (const struct tpu_identity *id, const struct tpu_options *option
   const char *service = arena_printf (arena, "%s-headless", id->cluster);
 
   return options->legacy_service_names ? legacy_name (service, arena) : service;
-}
-
-/* A label that is there but is no index is a mistake; only where there is none is the place to be found. */
-static void
-miss_place (struct tpu_identity *id, const cJSON *pod, const char *group)
-{
-  id->needs_place
-      = group != NULL && tpu_label (pod, LABEL_REPLICA_INDEX) == NULL && tpu_label (pod, LABEL_HOST_INDEX) == NULL;
-  id->unknown = "labels " TPU_LABEL_RAY_GROUP ", " LABEL_REPLICA_INDEX " and " LABEL_HOST_INDEX
-                " must name its host, as ray-tpu-operator and KubeRay 1.6 write them for numOfHosts > 1";
 }
 
 void
@@ -78,8 +73,11 @@ tpu_identify_ray (struct tpu_identity *id, const cJSON *pod, const struct tpu_re
     }
   id->host = read_index (pod, LABEL_HOST_INDEX, TPU_ANNOTATION_HOST_INDEX);
   id->stem = stem;
+  /* A label that is there but is no index is a mistake; only where there is none is the place to be found. */
+  id->needs_place = group != NULL && !has_index_labels (pod);
   if (stem == NULL || id->host < 0)
-    miss_place (id, pod, group);
+    id->unknown = "labels " TPU_LABEL_RAY_GROUP ", " LABEL_REPLICA_INDEX " and " LABEL_HOST_INDEX
+                  " must name its host, as ray-tpu-operator and KubeRay 1.6 write them for numOfHosts > 1";
   else
     tpu_check_hostname (id, pod, arena);
 }

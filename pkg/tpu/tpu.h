@@ -136,8 +136,8 @@ const char *tpu_owner_name (enum tpu_owner owner); /* "RayCluster", "LeaderWorke
 #define TPU_ANNOTATION_INJECT TPU_ANNOTATION_PREFIX "inject"
 /* spec.ordinals.start of its StatefulSet, which the Pod does not carry; absent: 0. */
 #define TPU_ANNOTATION_FIRST_ORDINAL TPU_ANNOTATION_PREFIX "first-ordinal"
-/* The place that tpu_place_needed asked for: index of the slice in its group, and of the host in the slice. KubeRay's
- * own labels win over them. */
+/* The place that tpu_place_needed asked for: index of the slice in its group, and of the host in the slice. They count
+ * where the Pod has none of KubeRay's index labels. */
 #define TPU_ANNOTATION_REPLICA_INDEX TPU_ANNOTATION_PREFIX "replica-index"
 #define TPU_ANNOTATION_HOST_INDEX TPU_ANNOTATION_PREFIX "host-index"
 
@@ -180,8 +180,9 @@ struct tpu_place_need
 };
 
 /* 1 when the Pod needs a place: find one, add it to the Pod as TPU_ANNOTATION_REPLICA_INDEX and _HOST_INDEX, and
- * tpu_inject knows the rest. 0 when it does not: no such Pod, or its place is known, or it has opted out. -EINVAL as
- * tpu_request_read. */
+ * tpu_inject knows the rest. Also when the Pod brings these annotations: whether they were written for it, or copied
+ * into the template of many, only somebody with a memory knows. 0 when it does not: no such Pod, or its owner has
+ * labelled it with its place, or it has opted out. -EINVAL as tpu_request_read. */
 int tpu_place_needed (struct tpu_place_need *need, const cJSON *pod, const struct tpu_options *options,
                       struct error *err);
 #define cleanup_injection __attribute__ ((cleanup (tpu_injection_free)))

@@ -47,7 +47,7 @@ struct tpu_identity
 {
   enum tpu_owner owner;
   const char *unknown; /* why the place in the slice is not known and what to do; NULL when it is known */
-  bool needs_place;    /* unknown, because its owner wrote no indices: the shell has to give it one */
+  bool needs_place;    /* its owner wrote no indices: the shell has to give it one, or to confirm the one it has */
   const char *slice;   /* TPU_NAME; "" when there is none to give */
   int64_t host;        /* index in the slice; 0 for single host; -1 when not known */
   int64_t hosts;       /* of the slice, as the owner has them: the request's but for LeaderWorkerSet; 0: not known */

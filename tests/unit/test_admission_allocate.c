@@ -670,6 +670,50 @@ the_pod_is_told_its_place_and_keeps_it (void **state)
 }
 
 static void
+claim (cJSON *pod, const char *host, const char *until)
+{
+  cJSON *annotations = json_obj (json_get (pod, "metadata"), "annotations");
+
+  json_set_str (annotations, TPU_ANNOTATION_REPLICA_INDEX, "0");
+  json_set_str (annotations, TPU_ANNOTATION_HOST_INDEX, host);
+  if (until != NULL)
+    json_set_str (annotations, ADMISSION_ANNOTATION_RESERVED_UNTIL, until);
+}
+
+/* A template that was copied from a Pod. */
+static void
+a_place_in_the_template_counts_for_nothing (void **state)
+{
+  static const char *const untils[] = { NULL, "1", "9000000000000", "x" };
+  struct world *w = *state;
+  cleanup_replica struct replica r = replica_start (w, 60000);
+  cleanup_json cJSON *late = make_worker ();
+  cleanup_verdict struct admission_verdict never = { 0 };
+  struct error err = { "" };
+
+  for (int host = 0; host < 4; host++)
+    {
+      cJSON *pod = make_worker ();
+      cleanup_verdict struct admission_verdict v = { 0 };
+      char id[16];
+
+      snprintf (id, sizeof (id), "%d", host);
+      claim (pod, "1", untils[host]);
+      assert_int_equal (mutate (&r, pod, true, &v, &err), 0);
+      assert_int_equal (json_patch_apply (pod, v.patch, &err), 0);
+      assert_string_equal (json_str (pod, "metadata", "annotations", TPU_ANNOTATION_HOST_INDEX), id);
+      assert_string_equal (env_of (pod, "TPU_WORKER_ID"), id);
+      store_pod (w, pod);
+    }
+  claim (late, "1", "1");
+  assert_int_equal (mutate (&r, late, false, &never, &err), 0);
+  assert_true (never.allowed);
+  assert_int_equal (json_patch_apply (late, never.patch, &err), 0);
+  assert_null (env_of (late, "TPU_WORKER_ID"));
+  assert_int_equal (cJSON_GetArraySize (json_get (late, "metadata", "annotations")), 0);
+}
+
+static void
 a_pod_that_fails_at_once_leaves_no_reservation_behind (void **state)
 {
   struct world *w = *state;
@@ -747,6 +791,7 @@ main (void)
     cmocka_unit_test_setup_teardown (a_lease_goes_when_its_pods_are_there, begin, end),
     cmocka_unit_test_setup_teardown (a_pod_that_came_and_went_leaves_no_reservation_behind, begin, end),
     cmocka_unit_test_setup_teardown (the_pod_is_told_its_place_and_keeps_it, begin, end),
+    cmocka_unit_test_setup_teardown (a_place_in_the_template_counts_for_nothing, begin, end),
     cmocka_unit_test_setup_teardown (a_pod_that_fails_at_once_leaves_no_reservation_behind, begin, end),
     cmocka_unit_test_setup_teardown (a_pod_that_finds_no_place, begin, end),
   };

@@ -322,7 +322,7 @@ test_place_is_asked_for_and_used (void **state)
   assert_int_equal (need.hosts, 4);
   set_annotation (pod, TPU_ANNOTATION_REPLICA_INDEX, "2");
   set_annotation (pod, TPU_ANNOTATION_HOST_INDEX, "3");
-  assert_int_equal (tpu_place_needed (&need, pod, NULL, &err), 0);
+  assert_int_equal (tpu_place_needed (&need, pod, NULL, &err), 1); /* they may be the template's */
   admit_quietly (pod);
   assert_string_equal (env_of (pod, "TPU_WORKER_ID"), "3");
   assert_string_equal (env_of (pod, "TPU_NAME"), "g-2");
@@ -346,6 +346,22 @@ test_place_is_not_asked_for (void **state)
   for (size_t i = 0; i < ARRAY_LEN (pods); i++)
     assert_int_equal (tpu_place_needed (&need, pods[i], NULL, &err), 0);
   assert_int_equal (tpu_place_needed (&need, broken, NULL, &err), -EINVAL);
+}
+
+/* KubeRay labels Pods of groups with numOfHosts 1 with their replica alone. */
+static void
+test_labels_and_annotations_are_not_mixed (void **state)
+{
+  cleanup_json cJSON *pod = without_indices ("4x4", "4");
+  cleanup_injection struct tpu_injection in = { 0 };
+
+  (void) state;
+  set_label (pod, "ray.io/worker-group-replica-index", "1");
+  set_annotation (pod, TPU_ANNOTATION_REPLICA_INDEX, "0");
+  set_annotation (pod, TPU_ANNOTATION_HOST_INDEX, "0");
+  in = admit (pod, NULL);
+  assert_int_equal (in.worker_id, -1);
+  assert_true (warned (&in, "must name its host"));
 }
 
 /* KubeRay before 1.4 kept the last 50 characters and put a letter in front. */
@@ -424,6 +440,7 @@ main (void)
     cmocka_unit_test (test_statefulset),
     cmocka_unit_test (test_place_is_asked_for_and_used),
     cmocka_unit_test (test_place_is_not_asked_for),
+    cmocka_unit_test (test_labels_and_annotations_are_not_mixed),
     cmocka_unit_test (test_legacy_service_names),
     cmocka_unit_test (test_owners_without_indices_run_single_hosts),
   };

@@ -13,9 +13,6 @@
 #include "admission/admission.h"
 #include "admission/places.h"
 
-/* Annotation of a pod: when the reservation that it came with expires. */
-#define ADMISSION_ANNOTATION_RESERVED_UNTIL "ray-tpu-operator/reserved-until"
-
 /* Finds a place for the request's pod and reserves it, or finds that it has one reserved, as its annotations say; a dry
  * run gets an answer, but reserves nothing. Requests for the same group that arrive meanwhile share one reservation.
  * From any thread; blocks for some API calls, bounded by ADMISSION_PLACE_TIMEOUT_MS. 0; -EAGAIN when it may work in a

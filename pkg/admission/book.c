@@ -125,7 +125,7 @@ struct place_entry
 book_place_of (const cJSON *pod)
 {
   const cJSON *labels = json_get (pod, "metadata", "labels"), *annotations = json_get (pod, "metadata", "annotations");
-  const char *until = json_str (annotations, ADMISSION_ANNOTATION_RESERVED_UNTIL);
+  const char *until = json_str (annotations, TPU_ANNOTATION_RESERVED_UNTIL);
   struct place_entry e = { .holder = PLACE_RESERVED };
 
   if (json_get (labels, RAY_LABEL_REPLICA_INDEX) != NULL || json_get (labels, RAY_LABEL_HOST_INDEX) != NULL)

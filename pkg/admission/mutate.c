@@ -85,7 +85,7 @@ annotations_of (const cJSON *pod, const struct place_entry *got)
     json_patch_op (patch, "add", cJSON_CreateObject (), "metadata", "annotations");
   annotate (patch, pod, TPU_ANNOTATION_REPLICA_INDEX, got->place.replica);
   annotate (patch, pod, TPU_ANNOTATION_HOST_INDEX, got->place.host);
-  annotate (patch, pod, ADMISSION_ANNOTATION_RESERVED_UNTIL, got->expires_ms);
+  annotate (patch, pod, TPU_ANNOTATION_RESERVED_UNTIL, got->expires_ms);
   return patch;
 }
 
@@ -95,7 +95,7 @@ static cJSON *
 claims_removed (const cJSON *pod)
 {
   static const char *const keys[]
-      = { TPU_ANNOTATION_REPLICA_INDEX, TPU_ANNOTATION_HOST_INDEX, ADMISSION_ANNOTATION_RESERVED_UNTIL };
+      = { TPU_ANNOTATION_REPLICA_INDEX, TPU_ANNOTATION_HOST_INDEX, TPU_ANNOTATION_RESERVED_UNTIL };
   cJSON *patch = cJSON_CreateArray ();
 
   for (size_t i = 0; i < ARRAY_LEN (keys); i++)

@@ -24,10 +24,10 @@ struct ray_problems
 /* Appends every problem found (not only the first). Rules of §1.6 that concern what this version implements, plus:
  * groupName is a DNS-1123 label short enough for its hostnames and unique; replicas/min/max/numOfHosts have the right
  * type and sign; every template has containers with names; TPU groups agree with their topology (tpu_request_read;
- * numOfHosts equals its hosts, message shows topology, accelerator, chips per host and the hosts they need). Members of
- * a wrong JSON type, which an API server refuses by schema, are named too: `raytpu` has no schema. Of a cluster inside
- * a RayJob or RayService (holder.h) the fields are that object's. Zero problems: the cluster may be reconciled and
- * every ray_build_* succeeds. */
+ * numOfHosts equals its hosts, message shows topology, accelerator, chips per host and the hosts they need); templates
+ * of multi-host TPU groups do not say which host a pod is. Members of a wrong JSON type, which an API server refuses by
+ * schema, are named too: `raytpu` has no schema. Of a cluster inside a RayJob or RayService (holder.h) the fields are
+ * that object's. Zero problems: the cluster may be reconciled and every ray_build_* succeeds. */
 void ray_validate (const struct ray_cluster *cluster, const struct ray_options *options, struct ray_problems *problems);
 
 /* Appends, with reason "UnsupportedRayClusterFeature", what the spec asks for and this version does not do yet. Such a

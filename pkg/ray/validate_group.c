@@ -279,6 +279,32 @@ check_hosts (const struct group_check *c, const struct tpu_request *r)
                  json_get (c->group->spec, "numOfHosts") == NULL ? " (its default)" : "", slice, r->hosts);
 }
 
+/* What tells one host of a slice from the others is written to each Pod: a template that has it, copied from a Pod,
+ * makes all of them the same host where its writer leaves it alone. */
+static void
+check_places (const struct group_check *c)
+{
+  static const char *const labels[] = { RAY_LABEL_REPLICA_INDEX, RAY_LABEL_HOST_INDEX, RAY_LABEL_REPLICA_NAME };
+  static const char *const annotations[]
+      = { TPU_ANNOTATION_REPLICA_INDEX, TPU_ANNOTATION_HOST_INDEX, TPU_ANNOTATION_RESERVED_UNTIL };
+  const struct
+  {
+    const char *path;
+    const cJSON *map;
+    const char *const *keys;
+  } maps[] = {
+    { "labels", json_get (c->group->spec, "labels"), labels },
+    { "template.metadata.labels", json_get (c->group->template, "metadata", "labels"), labels },
+    { "template.metadata.annotations", json_get (c->group->template, "metadata", "annotations"), annotations },
+  };
+
+  for (size_t m = 0; m < ARRAY_LEN (maps); m++)
+    for (size_t i = 0; i < ARRAY_LEN (labels); i++)
+      if (json_get (maps[m].map, maps[m].keys[i]) != NULL)
+        GROUP_PROBLEM (c, ray_path ("%s[\"%s\"]", maps[m].path, maps[m].keys[i]).text,
+                       "is what tells the hosts of a slice apart, and is written to each Pod: remove it");
+}
+
 /* Which field a refused request is about: the topology when that alone does not parse, else the template. */
 static struct ray_path
 request_path (const struct group_check *c, const struct ray_options *options)
@@ -303,8 +329,13 @@ check_tpu (const struct group_check *c, const struct ray_options *options)
   struct tpu_request r;
 
   if (tpu_request_read (&r, c->group->template, &options->tpu, &err) < 0)
-    ray_problem (c->problems, RAY_REASON_SPEC, request_path (c, options).text, "%s", err.message);
-  else if (exceeds_its_host (&r) && !c->group->is_head)
+    {
+      ray_problem (c->problems, RAY_REASON_SPEC, request_path (c, options).text, "%s", err.message);
+      return;
+    }
+  if (r.chips > 0 && c->group->hosts > 1)
+    check_places (c);
+  if (exceeds_its_host (&r) && !c->group->is_head)
     wrong_chips (c, &r);
   else if (r.chips > 0 && r.hosts > 0)
     check_hosts (c, &r);

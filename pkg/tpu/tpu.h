@@ -140,6 +140,8 @@ const char *tpu_owner_name (enum tpu_owner owner); /* "RayCluster", "LeaderWorke
  * where the Pod has none of KubeRay's index labels. */
 #define TPU_ANNOTATION_REPLICA_INDEX TPU_ANNOTATION_PREFIX "replica-index"
 #define TPU_ANNOTATION_HOST_INDEX TPU_ANNOTATION_PREFIX "host-index"
+/* When the reservation of that place expires, in milliseconds of the wall clock. */
+#define TPU_ANNOTATION_RESERVED_UNTIL TPU_ANNOTATION_PREFIX "reserved-until"
 
 struct tpu_injection
 {

@@ -677,7 +677,7 @@ claim (cJSON *pod, const char *host, const char *until)
   json_set_str (annotations, TPU_ANNOTATION_REPLICA_INDEX, "0");
   json_set_str (annotations, TPU_ANNOTATION_HOST_INDEX, host);
   if (until != NULL)
-    json_set_str (annotations, ADMISSION_ANNOTATION_RESERVED_UNTIL, until);
+    json_set_str (annotations, TPU_ANNOTATION_RESERVED_UNTIL, until);
 }
 
 /* A template that was copied from a Pod. */

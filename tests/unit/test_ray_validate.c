@@ -35,6 +35,7 @@
 #define NETWORK "/spec/networkPolicy"
 #define REDIS "{\"redisAddress\":\"r:6379\"}"
 #define ROCKSDB "{\"backend\":\"rocksdb\"}"
+#define T_META "spec.workerGroupSpecs[0].template.metadata"
 #define W_META "spec.workerGroupSpecs[1].template.metadata"
 #define W_SPEC "spec.workerGroupSpecs[1].template.spec"
 #define W0 W_SPEC ".containers[0]"
@@ -243,6 +244,18 @@ static const struct row
   /* TPUs */
   { ONE (TPU "/numOfHosts", "2"), "spec.workerGroupSpecs[0].numOfHosts",
     "numOfHosts is 2, but a 4x4 v6e topology with 4 chips per host has 4 hosts: set numOfHosts to 4", NULL },
+  { ONE (TPU "/labels", "{\"ray.io/replica-host-index\":\"0\"}"),
+    "spec.workerGroupSpecs[0].labels[\"ray.io/replica-host-index\"]", "is written to each Pod: remove it", NULL },
+  { ONE (TPU "/template/metadata", "{\"labels\":{\"ray.io/worker-group-replica-index\":\"0\"}}"),
+    T_META ".labels[\"ray.io/worker-group-replica-index\"]", "remove it", NULL },
+  { ONE (TPU "/template/metadata", "{\"labels\":{\"ray.io/worker-group-replica-name\":\"tpu-abcde\"}}"),
+    T_META ".labels[\"ray.io/worker-group-replica-name\"]", "remove it", NULL },
+  { ONE (TPU "/template/metadata", "{\"annotations\":{\"ray-tpu-operator/replica-index\":\"0\"}}"),
+    T_META ".annotations[\"ray-tpu-operator/replica-index\"]", "remove it", NULL },
+  { ONE (TPU "/template/metadata", "{\"annotations\":{\"ray-tpu-operator/host-index\":\"0\"}}"),
+    T_META ".annotations[\"ray-tpu-operator/host-index\"]", "remove it", NULL },
+  { ONE (TPU "/template/metadata", "{\"annotations\":{\"ray-tpu-operator/reserved-until\":\"1\"}}"),
+    T_META ".annotations[\"ray-tpu-operator/reserved-until\"]", "remove it", NULL },
   { ONE (TPU "/numOfHosts", "0"), "spec.workerGroupSpecs[0].numOfHosts", "numOfHosts is 0, but a 4x4", NULL },
   { "[" ADD (TPU "/numOfHosts", "2") "," ADD (TPU_CHIPS, "\"8\"") "]", "spec.workerGroupSpecs[0].template.spec",
     "a pod asks for 8 chips, but the hosts of a multi-host 4x4 v6e slice have 4: ask for google.com/tpu: 4 and set "
@@ -324,6 +337,10 @@ test_valid_clusters (void **state)
     ONE ("/metadata/name", "\"a2345678901234567890123456789012345678901234567890123\""), /* 53 */
     ONE (CPU "/replicas", "0"),
     ONE (CPU "/numOfHosts", "0"),
+    /* no TPU slice of several hosts */
+    TWO (CPU "/labels", "{\"ray.io/replica-host-index\":\"0\"}", CPU "/numOfHosts", "2"),
+    "[" ADD (TPU "/labels", "{\"ray.io/replica-host-index\":\"0\"}") "," ADD (TPU "/numOfHosts",
+                                                                              "1") "," ADD (TOPOLOGY, "\"2x2\"") "]",
     "[" ADD (CPU "/replicas", "9") "," ADD (CPU "/maxReplicas", "3") "]", /* clamped, not refused */
     ONE (CPU "/suspend", "null"),
     ONE (CPU_RAY "/resources", "{\"limits\":{\"cpu\":0.5,\"memory\":\"1Gi\",\"x.io/y\":3}}"),

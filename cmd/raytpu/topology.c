@@ -25,6 +25,7 @@ example_env (const struct row *row)
 
   json_set_str (json_obj (metadata, "labels"), "batch.kubernetes.io/job-name", "job");
   json_set_str (json_obj (metadata, "annotations"), "batch.kubernetes.io/job-completion-index", "0");
+  json_set_str (spec, "hostname", "job-0");
   json_set_str (spec, "subdomain", "service");
   json_set_str (json_obj (spec, "nodeSelector"), tpu_default_options.accelerator_labels[0], row->offer->label);
   json_set_str (json_obj (spec, "nodeSelector"), tpu_default_options.topology_labels[0], row->topology);

@@ -116,6 +116,7 @@ set_policies (struct manager *m)
   set_labels (m->ray.tpu.topology_labels, &o->topology_labels);
   m->policy = (struct admission_policy){ .tpu = m->ray.tpu, .ray = &m->ray };
   m->policy.tpu.strict = o->strict;
+  m->policy.tpu.owned = true;
   m->policy.tpu.legacy_service_names = o->legacy_service_names; /* our own Pods come with their subdomain */
   for (size_t i = 0; i < ROUTE_MAX; i++)
     m->routes[i]

@@ -63,6 +63,8 @@ tpu_split_ordinal (const char *name, const char **stem, int64_t *ordinal, struct
     digits--;
   if (digits < 2 || digits == len || name[digits - 1] != '-')
     return false;
+  if (name[digits] == '0' && name[digits + 1] != '\0')
+    return false; /* "set-01" is not what a controller makes of "set-" and 1 */
   *ordinal = tpu_index_of (name + digits);
   *stem = arena_strndup (arena, name, digits);
   return *ordinal >= 0;
@@ -135,16 +137,17 @@ identify_alone (struct tpu_identity *id, const cJSON *pod, const struct tpu_requ
 static const struct owner
 {
   const char *labels[2]; /* any of them */
-  const char *kind;
+  const char *kind;      /* of the controller, where the labels need not be */
+  const char *made_by;   /* kind of the controller of its pods */
   enum tpu_owner owner;
   tpu_identify_fn identify;
 } owners[] = {
-  { { TPU_LABEL_LWS_NAME }, NULL, TPU_OWNER_LWS, tpu_identify_lws },
-  { { TPU_LABEL_RAY_CLUSTER }, NULL, TPU_OWNER_RAY, tpu_identify_ray },
-  { { TPU_LABEL_JOBSET_NAME }, NULL, TPU_OWNER_JOBSET, tpu_identify_jobset },
-  { { TPU_LABEL_JOB_NAME, TPU_LABEL_JOB_NAME_LEGACY }, "Job", TPU_OWNER_JOB, tpu_identify_job },
-  { { TPU_LABEL_POD_INDEX }, "StatefulSet", TPU_OWNER_STATEFULSET, tpu_identify_statefulset },
-  { { NULL }, NULL, TPU_OWNER_BARE, identify_alone },
+  { { TPU_LABEL_LWS_NAME }, NULL, "StatefulSet", TPU_OWNER_LWS, tpu_identify_lws },
+  { { TPU_LABEL_RAY_CLUSTER }, NULL, "RayCluster", TPU_OWNER_RAY, tpu_identify_ray },
+  { { TPU_LABEL_JOBSET_NAME }, NULL, "Job", TPU_OWNER_JOBSET, tpu_identify_jobset },
+  { { TPU_LABEL_JOB_NAME, TPU_LABEL_JOB_NAME_LEGACY }, "Job", "Job", TPU_OWNER_JOB, tpu_identify_job },
+  { { TPU_LABEL_POD_INDEX }, "StatefulSet", "StatefulSet", TPU_OWNER_STATEFULSET, tpu_identify_statefulset },
+  { { NULL }, NULL, NULL, TPU_OWNER_BARE, identify_alone },
 };
 
 const char *
@@ -169,6 +172,20 @@ find_owner (const cJSON *pod)
     if (owners[i].kind != NULL && tpu_controller_name (pod, owners[i].kind) != NULL)
       return &owners[i];
   return &owners[ARRAY_LEN (owners) - 1];
+}
+
+/* Labels and indices that stand in a template, copied from a Pod of another workload, are the same for all its pods: a
+ * controller of another kind has not written them. */
+static void
+check_controller (struct tpu_identity *id, const struct owner *owner, const cJSON *pod, struct arena *arena)
+{
+  const char *kind = json_str (controller (pod), "kind");
+
+  if (owner->made_by != NULL && kind != NULL && !text_eq (kind, owner->made_by))
+    id->unknown = arena_printf (arena,
+                                "its labels are those of a %s's Pod, but a %.40s controls it: remove them from the "
+                                "template",
+                                tpu_owner_name (owner->owner), kind);
 }
 
 /* ---- what must hold of any slice with named hosts (§8.2 rule 14) ---- */
@@ -213,6 +230,8 @@ tpu_identify (struct tpu_identity *id, const cJSON *pod, const struct tpu_reques
                                .process_port = PROCESS_PORT,
                                .replica = -1 };
   owner->identify (id, pod, r, options, arena);
+  if (id->unknown == NULL && id->hosts > 1)
+    check_controller (id, owner, pod, arena);
   if (r->hosts == 0 && id->owner != TPU_OWNER_LWS)
     id->unknown = "it names no topology: add it to spec.nodeSelector";
   else if (id->stem != NULL && id->unknown == NULL)

@@ -22,13 +22,51 @@ job_name (const cJSON *pod)
   return "";
 }
 
+/* The Job controller writes the index as annotation and, in newer versions, as label too. -1 with a reason when it is
+ * not known. */
+static int64_t
+completion_index (struct tpu_identity *id, const cJSON *pod, struct arena *arena)
+{
+  const char *label = tpu_label (pod, JOB_COMPLETION_INDEX), *annotation = tpu_annotation (pod, JOB_COMPLETION_INDEX);
+  int64_t index = tpu_index_of (annotation ? annotation : label);
+
+  if (index < 0)
+    id->unknown = "pods of its Job have no completion index: set completionMode: Indexed";
+  else if (label != NULL && annotation != NULL && !text_eq (label, annotation))
+    {
+      id->unknown = arena_printf (
+          arena,
+          "its completion index is %.16s as a label and %.16s as an annotation: remove " JOB_COMPLETION_INDEX
+          " from the template",
+          label, annotation);
+      index = -1;
+    }
+  return index;
+}
+
+/* Index, hostname and generated name are the Job controller's only where they are all there and agree: those of a pod
+ * whose template was copied from another, in a Job that is not Indexed, are the same for all its pods. */
+static void
+check_index_is_its_own (struct tpu_identity *id, const cJSON *pod, struct arena *arena)
+{
+  const char *prefix = json_str (pod, "metadata", "generateName");
+  const char *end = arena_printf (arena, "-%" PRId64 "-", id->host);
+
+  if (tpu_spec_text (pod, "hostname") == NULL || (prefix != NULL && *prefix != '\0' && !text_ends_with (prefix, end)))
+    id->unknown = arena_printf (arena,
+                                "its completion index %" PRId64
+                                " is not the Job controller's, which also puts it into hostname and name: set "
+                                "completionMode: Indexed, and remove the index from the template",
+                                id->host);
+  else
+    tpu_check_hostname (id, pod, arena);
+}
+
 /* The Job controller writes index, labels and hostname; the subdomain is the user's or the JobSet's (§2.1). On
  * single-host slices every completion is a slice of its own. */
 static void
 identify_completion (struct tpu_identity *id, const cJSON *pod, const struct tpu_request *r, struct arena *arena)
 {
-  const char *index = tpu_annotation (pod, JOB_COMPLETION_INDEX);
-
   if (r->hosts == 1)
     {
       if (*id->slice == '\0')
@@ -43,13 +81,13 @@ identify_completion (struct tpu_identity *id, const cJSON *pod, const struct tpu
     }
   id->stem = arena_printf (arena, "%s-", id->slice);
   id->domain = tpu_spec_text (pod, "subdomain");
-  id->host = tpu_index_of (index ? index : tpu_label (pod, JOB_COMPLETION_INDEX));
-  if (id->host < 0)
-    id->unknown = "pods of its Job have no completion index: set completionMode: Indexed";
-  else if (id->domain == NULL)
+  id->host = completion_index (id, pod, arena);
+  if (id->unknown != NULL)
+    return;
+  if (id->domain == NULL)
     id->unknown = "spec.subdomain of its Job's template is absent: name a headless Service that selects the Job's pods";
   else
-    tpu_check_hostname (id, pod, arena);
+    check_index_is_its_own (id, pod, arena);
 }
 
 void

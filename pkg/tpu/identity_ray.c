@@ -46,6 +46,16 @@ tpu_ray_service (const struct tpu_identity *id, const struct tpu_options *option
   return options->legacy_service_names ? legacy_name (service, arena) : service;
 }
 
+/* Labels alone make no Pod of a RayCluster: two such Pods can claim one place. Where the reference cannot be seen, in a
+ * document, they are believed. */
+static bool
+is_anothers (const struct tpu_identity *id, const cJSON *pod, const struct tpu_options *options)
+{
+  const char *name = tpu_controller_name (pod, "RayCluster");
+
+  return name != NULL ? !text_eq (name, id->cluster) : options->owned;
+}
+
 void
 tpu_identify_ray (struct tpu_identity *id, const cJSON *pod, const struct tpu_request *r,
                   const struct tpu_options *options, struct arena *arena)
@@ -78,6 +88,11 @@ tpu_identify_ray (struct tpu_identity *id, const cJSON *pod, const struct tpu_re
   if (stem == NULL || id->host < 0)
     id->unknown = "labels " TPU_LABEL_RAY_GROUP ", " LABEL_REPLICA_INDEX " and " LABEL_HOST_INDEX
                   " must name its host, as ray-tpu-operator and KubeRay 1.6 write them for numOfHosts > 1";
+  else if (is_anothers (id, pod, options))
+    id->unknown = arena_printf (arena,
+                                "RayCluster %.63s of its label " TPU_LABEL_RAY_CLUSTER
+                                " does not control it: remove the label, or have the cluster create its Pods",
+                                id->cluster);
   else
     tpu_check_hostname (id, pod, arena);
 }

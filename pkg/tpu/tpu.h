@@ -79,7 +79,9 @@ struct tpu_options
   const char *accelerator_labels[TPU_LABELS_MAX];
   const char *topology_labels[TPU_LABELS_MAX];
   bool legacy_service_names; /* KubeRay before 1.4 cuts "<cluster>-headless" to its last 50 characters (§5.4) */
-  bool strict;               /* a TPU pod whose place in its slice cannot be known is an error instead of a warning */
+  bool owned;  /* Pods come with the references to their controllers, as those of an API server do, and a Ray Pod of a
+                  multi-host slice without one is nobody's */
+  bool strict; /* a TPU pod whose place in its slice cannot be known is an error instead of a warning */
 };
 
 /* GKE's labels, then those of self-managed clusters. */

@@ -70,8 +70,9 @@ def worker_pod():
         "ray.io/worker-group-replica-name": "v6e-abcde",
         "ray.io/replica-host-index": "2",
     }
-    template = tpu_group()["template"]
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"generateName": "w-", "labels": labels}} | template
+    owner = {"apiVersion": "ray.io/v1", "kind": "RayCluster", "name": "ray", "uid": "u", "controller": True}
+    meta = {"generateName": "w-", "labels": labels, "ownerReferences": [owner]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta} | tpu_group()["template"]
 
 
 @pytest.fixture

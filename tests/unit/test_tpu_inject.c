@@ -2,6 +2,13 @@
  */
 #include "test_tpu_pods.h"
 
+/* Makes another completion of base JOB or JOB7. */
+#define COMPLETION(i)                                                                                                  \
+  "{'op': 'replace', 'path': '/metadata/annotations/batch.kubernetes.io~1job-completion-index', 'value': '" i "'},"    \
+  "{'op': 'replace', 'path': '/metadata/labels/batch.kubernetes.io~1job-completion-index', 'value': '" i "'},"         \
+  "{'op': 'replace', 'path': '/metadata/generateName', 'value': 'j-" i "-'},"                                          \
+  "{'op': 'replace', 'path': '/spec/hostname', 'value': 'j-" i "'}"
+
 /* ---- fixtures ---- */
 
 static cJSON *
@@ -203,11 +210,6 @@ static const struct injection_case
     "[{'op': 'add', 'path': '/metadata/labels/jobset.sigs.k8s.io~1jobset-name', 'value': 'set'}]",
     { "TPU_NAME=j", "TPU_WORKER_ID=2", "MEGASCALE_SLICE_ID" },
     NULL },
-  { "a Job's pod written by hand, without hostname",
-    JOB,
-    "[{'op': 'remove', 'path': '/spec/hostname'}]",
-    { "TPU_NAME=j", "TPU_WORKER_ID=2" },
-    NULL },
   { "a user's subdomain is the Service of the hosts",
     RAY,
     "[{'op': 'add', 'path': '/spec/subdomain', 'value': 'mine'}]",
@@ -240,12 +242,9 @@ static const struct injection_case
     "the Pod names no accelerator: add cloud.google.com/gke-tpu-accelerator to spec.nodeSelector" },
   { "TORCH follows a user's list of hosts",
     JOB,
-    "[" SELECT (
-        "tpu-v6e-slice",
-        "2x4") ", {'op': 'add', 'path': '/spec/hostname', 'value': 'j-1'}, {'op': 'add', 'path': "
-               "'/metadata/annotations', 'value': {'batch.kubernetes.io/job-completion-index': '1'}}, {'op': 'add', "
-               "'path': "
-               "'/spec/containers/0/env', 'value': [{'name': 'TPU_WORKER_HOSTNAMES', 'value': 'a.x,a.x,10.0.0.7'}]}]",
+    "[" SELECT ("tpu-v6e-slice", "2x4") ", " COMPLETION (
+        "1") ", {'op': 'add', 'path': "
+             "'/spec/containers/0/env', 'value': [{'name': 'TPU_WORKER_HOSTNAMES', 'value': 'a.x,a.x,10.0.0.7'}]}]",
     { "TPU_WORKER_HOSTNAMES=a.x,a.x,10.0.0.7", "TPU_WORKER_ID", "TPU_NAME=j",
       "TORCH_TPU_SLICEBUILDER_ADDRESSES=a.x:8471,a.x:8472,a.x:8473,a.x:8474,10.0.0.7:8471,10.0.0.7:8472,10.0.0.7:8473,"
       "10.0.0.7:8474" },
@@ -283,9 +282,7 @@ static const struct injection_case
     NULL },
   { "chips that no machine of a slice has",
     JOB,
-    "[{'op': 'add', 'path': '/spec/containers/0/resources/limits/google.com~1tpu', 'value': 8}, {'op': 'add', 'path': "
-    "'/spec/hostname', 'value': 'j-1'}, {'op': 'add', 'path': '/metadata/annotations', 'value': "
-    "{'batch.kubernetes.io/job-completion-index': '1'}}]",
+    "[{'op': 'add', 'path': '/spec/containers/0/resources/limits/google.com~1tpu', 'value': 8}, " COMPLETION ("1") "]",
     { "TPU_WORKER_HOSTNAMES=j-0.s,j-1.s", "TPU_WORKER_ID=1" },
     "made of 4-chip machines, but the Pod asks for 8 google.com/tpu, 2 hosts for topology 4x4: ask for 4" },
   { "hostNetwork needs cluster DNS",
@@ -539,6 +536,9 @@ test_what_is_no_tpu_pod (void **state)
 }
 
 #define DROP_LABEL(label) "[{'op': 'remove', 'path': '/metadata/labels/" label "'}]"
+#define CONTROLLED_BY(kind, name)                                                                                      \
+  "[{'op': 'add', 'path': '/metadata/ownerReferences', 'value': [{'kind': '" kind "', 'name': '" name                  \
+  "', 'controller': true}]}]"
 #define SET_LABEL(label, value) "[{'op': 'add', 'path': '/metadata/labels/" label "', 'value': '" value "'}]"
 
 static const struct
@@ -579,11 +579,21 @@ static const struct
     "headless Service" },
   { "Job with an empty subdomain", JOB, "[{'op': 'add', 'path': '/spec/subdomain', 'value': ''}]", "spec.subdomain",
     "headless Service" },
-  { "Job with more completions than hosts", JOB,
-    "[{'op': 'add', 'path': '/metadata/annotations', 'value': {'batch.kubernetes.io/job-completion-index': '4'}}, "
-    "{'op': "
-    "'add', 'path': '/spec/hostname', 'value': 'j-4'}]",
-    "its index 4 is beyond the slice", "run 4 hosts per slice" },
+  { "Job with more completions than hosts", JOB, "[" COMPLETION ("4") "]", "its index 4 is beyond the slice",
+    "run 4 hosts per slice" },
+  { "Job whose index is in the template", JOB, "[{'op': 'remove', 'path': '/spec/hostname'}]",
+    "completion index 2 is not the Job controller's", "completionMode: Indexed" },
+  { "Job whose index and hostname are in the template", JOB,
+    "[{'op': 'replace', 'path': '/metadata/generateName', 'value': 'j-'}]",
+    "completion index 2 is not the Job controller's", "remove the index from the template" },
+  { "Job whose label and annotation disagree", JOB, SET_LABEL ("batch.kubernetes.io~1job-completion-index", "1"),
+    "1 as a label and 2 as an annotation", "remove batch.kubernetes.io/job-completion-index" },
+  { "Deployment with a Job's labels", JOB, CONTROLLED_BY ("ReplicaSet", "x"),
+    "its labels are those of a Job's Pod, but a ReplicaSet controls it", "remove them" },
+  { "Deployment with Ray's labels", RAY, CONTROLLED_BY ("ReplicaSet", "x"),
+    "its labels are those of a RayCluster's Pod, but a ReplicaSet controls it", "remove them" },
+  { "Ray with the labels of another cluster", RAY, CONTROLLED_BY ("RayCluster", "other"),
+    "RayCluster c of its label ray.io/cluster does not control it", "remove the label" },
   { "Job with a hostname of its own", JOB, "[{'op': 'add', 'path': '/spec/hostname', 'value': 'mine'}]",
     "spec.hostname is mine", "remove it" },
   { "bare pod on a multi-host slice", BARE, "[" SELECT ("tpu-v6e-slice", "4x4") "]", "Pod without a controller",

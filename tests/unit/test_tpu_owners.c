@@ -269,6 +269,8 @@ static const struct
   { "label and name disagree", "4x4", 2,
     "[{'op': 'add', 'path': '/metadata/labels/apps.kubernetes.io~1pod-index', 'value': '1'}]", NULL, NULL, NULL,
     "does not end in its ordinal" },
+  { "a name with a leading zero", "4x4", 1, "[{'op': 'add', 'path': '/metadata/name', 'value': 'db-01'}]", NULL, NULL,
+    NULL, "does not end in its ordinal" },
   { "a hostname of the user's", "4x4", 2, "[{'op': 'add', 'path': '/spec/hostname', 'value': 'mine'}]", NULL, NULL,
     NULL, "spec.hostname is mine" },
 };
@@ -364,6 +366,32 @@ test_labels_and_annotations_are_not_mixed (void **state)
   assert_true (warned (&in, "must name its host"));
 }
 
+/* Two Pods with a slice's labels can be had by anybody who may create Pods. */
+static void
+test_labels_alone_make_no_pod_of_a_raycluster (void **state)
+{
+  struct tpu_options options = tpu_default_options;
+
+  (void) state;
+  options.owned = true;
+  for (int controlled = 0; controlled < 2; controlled++)
+    for (int multi = 0; multi < 2; multi++)
+      {
+        cleanup_json cJSON *pod = make_base (multi ? RAY : RAY_ONE), *owner = cJSON_CreateObject ();
+        cleanup_injection struct tpu_injection in = { 0 };
+
+        json_set_str (owner, "kind", "RayCluster");
+        json_set_str (owner, "name", "c");
+        json_set_bool (owner, "controller", controlled);
+        json_push (json_arr (json_get (pod, "metadata"), "ownerReferences"), take_ptr (owner));
+        in = admit (pod, &options);
+        if (multi && !controlled)
+          assert_true (warned (&in, "RayCluster c of its label ray.io/cluster does not control it"));
+        else
+          assert_int_equal (in.worker_id, multi ? 1 : 0);
+      }
+}
+
 /* KubeRay before 1.4 kept the last 50 characters and put a letter in front. */
 static void
 test_legacy_service_names (void **state)
@@ -441,6 +469,7 @@ main (void)
     cmocka_unit_test (test_place_is_asked_for_and_used),
     cmocka_unit_test (test_place_is_not_asked_for),
     cmocka_unit_test (test_labels_and_annotations_are_not_mixed),
+    cmocka_unit_test (test_labels_alone_make_no_pod_of_a_raycluster),
     cmocka_unit_test (test_legacy_service_names),
     cmocka_unit_test (test_owners_without_indices_run_single_hosts),
   };

@@ -2,6 +2,8 @@
  * each other does not say why. */
 #include "tpu/env_internal.h"
 
+#include <inttypes.h>
+
 /* The literal that an entry has, NULL when there is none, it is empty (a decision, §2.3) or cannot be seen. */
 static const char *
 stated (const struct tpu_decision *d, const char *name)
@@ -41,7 +43,22 @@ check_slices (const struct tpu_decision *d)
         tpu_env_container_name (d), stated (d, "MEGASCALE_NUM_SLICES"));
 }
 
-/* A template's literal is the same on every host. Not of a LeaderWorkerSet's pods: there its webhook writes it. */
+/* In a LeaderWorkerSet's pods its own webhook writes it, and counts as it likes; but some of its versions count leaders
+ * of subgroups of one as -1 (§1.2). */
+static void
+check_set_id (const struct tpu_decision *d, const char *text)
+{
+  const struct tpu_identity *id = d->plan->identity;
+  int64_t own, last = id->hosts * id->processes - 1;
+
+  if (text_to_int (text, 0, last, &own) < 0)
+    tpu_warn (d->plan->warnings,
+              "TPU_WORKER_ID of container %.63s is \"%.32s\", which is no index from 0 to %" PRId64
+              ": LeaderWorkerSet before 0.10 writes such for subgroups of one Pod, upgrade it; or remove your entry",
+              tpu_env_container_name (d), text, last);
+}
+
+/* A template's literal is the same on every host. */
 static void
 check_worker_id (const struct tpu_decision *d)
 {
@@ -49,8 +66,12 @@ check_worker_id (const struct tpu_decision *d)
   const char *text = stated (d, "TPU_WORKER_ID");
   int64_t own;
 
-  if (text == NULL || id->hosts < 2 || id->owner == TPU_OWNER_LWS
-      || (text_to_int (text, 0, INT64_MAX, &own) == 0 && own == tpu_env_own_id (d)))
+  if (text != NULL && id->owner == TPU_OWNER_LWS)
+    {
+      check_set_id (d, text);
+      return;
+    }
+  if (text == NULL || id->hosts < 2 || (text_to_int (text, 0, INT64_MAX, &own) == 0 && own == tpu_env_own_id (d)))
     return;
   tpu_warn (d->plan->warnings,
             "container %.63s keeps its own TPU_WORKER_ID \"%.32s\", which is not its index in the slice: remove it",

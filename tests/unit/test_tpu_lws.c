@@ -368,6 +368,39 @@ test_the_sets_webhook_came_first (void **state)
   assert_int_equal (cJSON_GetArraySize (in.warnings), 0);
 }
 
+/* What the set's webhook of 0.9 writes for the leader of subgroups of one (issue 917 of LeaderWorkerSet). */
+static void
+test_the_sets_id_is_none (void **state)
+{
+  static const struct
+  {
+    const char *id, *subgroup, *warning; /* NULL: none */
+  } ids[] = {
+    { "-1", "1", "TPU_WORKER_ID of container main is \"-1\", which is no index from 0 to 0" },
+    { "0", "1", NULL },
+    { "1", "1", "from 0 to 0" },
+    { "-1", NULL, "from 0 to 3" },
+    { "4", NULL, "upgrade it" },
+    { "3", NULL, NULL }, /* not this one's, but the set's to know */
+  };
+
+  (void) state;
+  for (size_t i = 0; i < ARRAY_LEN (ids); i++)
+    {
+      cleanup_json cJSON *pod
+          = make_lws_pod (make_pod (NULL, NULL, "4"), "test-sample-0", true, "4", ids[i].subgroup, false);
+      cleanup_json cJSON *entry = parse_json ("{'name': 'TPU_WORKER_ID'}");
+      cleanup_injection struct tpu_injection in = { 0 };
+
+      json_set_str (entry, "value", ids[i].id);
+      json_push (json_arr (json_get (pod, "spec", "containers")->child, "env"), take_ptr (entry));
+      in = admit (pod, NULL);
+      assert_string_equal (env_of (pod, "TPU_WORKER_ID"), ids[i].id);
+      if (ids[i].warning ? !warned (&in, ids[i].warning) : warned (&in, "is no index"))
+        fail_msg ("%s of %s: %s", ids[i].id, log_nonnull (ids[i].subgroup), json_print (in.warnings));
+    }
+}
+
 /* A group that is no slice keeps the set's values, and somebody is told. */
 static void
 test_group_and_topology_disagree (void **state)
@@ -397,6 +430,7 @@ main (void)
     cmocka_unit_test (test_no_set_label),
     cmocka_unit_test (test_unique_subdomains),
     cmocka_unit_test (test_the_sets_webhook_came_first),
+    cmocka_unit_test (test_the_sets_id_is_none),
     cmocka_unit_test (test_group_and_topology_disagree),
   };
 

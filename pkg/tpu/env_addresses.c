@@ -50,26 +50,96 @@ reachable_hosts (struct tpu_decision *d, struct tpu_hosts *own, const char *for_
 
 /* ---- processes ---- */
 
-/* Ports of the pod's processes by slot: the user's own where they are literals (§1.1 rule 8). NULL when one is hidden.
- */
+/* Of a process with a port of the user's; -1 when that cannot be seen, 0 when it has none. */
+static int64_t
+users_port (const struct tpu_container *c)
+{
+  const cJSON *entry = tpu_env_find (json_get (c->object, "env"), "TPU_PROCESS_PORT");
+  int64_t port = 0;
+
+  return entry == NULL ? 0 : tpu_env_literal_port (entry, &port) ? port : -1;
+}
+
+/* The user's own ports by slot where they are literals (§1.1 rule 8), else 0. False when one is hidden. */
+static bool
+read_ports (const struct tpu_env_plan *plan, int64_t *ports)
+{
+  for (size_t i = 0; i < plan->containers->count; i++)
+    {
+      const struct tpu_container *c = &plan->containers->items[i];
+
+      if (!c->concurrent || c->slot >= plan->identity->processes)
+        continue;
+      ports[c->slot] = users_port (c);
+      if (ports[c->slot] < 0)
+        return false;
+    }
+  return true;
+}
+
+static bool
+is_among (int64_t port, const int64_t *ports, int64_t count)
+{
+  for (int64_t i = 0; i < count; i++)
+    if (ports[i] == port)
+      return true;
+  return false;
+}
+
+static void
+warn_of_shared_ports (const struct tpu_env_plan *plan, const int64_t *ports)
+{
+  for (int64_t i = 1; i < plan->identity->processes; i++)
+    if (is_among (ports[i], ports, i))
+      tpu_warn (plan->warnings,
+                "two TPU containers of the Pod listen on port %" PRId64
+                ": give each a TPU_PROCESS_PORT of its own, or none",
+                ports[i]);
+}
+
+/* Counted up from the first one; where that is a port of the user's, the next one behind them all that is free: a
+ * function of the template, so every Pod of the slice finds the same. A LeaderWorkerSet's webhook leaves them where
+ * they are, and what it tells must be told here. */
+static void
+choose_ports (const struct tpu_env_plan *plan, int64_t *ports)
+{
+  const struct tpu_identity *id = plan->identity;
+  int64_t first = id->process_port, spare = first + id->processes;
+  int64_t *own = arena_alloc (plan->arena, (size_t) id->processes * sizeof (*own));
+
+  memcpy (own, ports, (size_t) id->processes * sizeof (*own));
+  for (int64_t slot = 0; slot < id->processes; slot++)
+    {
+      if (own[slot] != 0)
+        continue;
+      ports[slot] = first + slot;
+      if (id->owner == TPU_OWNER_LWS || !is_among (first + slot, own, id->processes))
+        continue;
+      while (is_among (spare, own, id->processes))
+        spare++;
+      ports[slot] = spare++;
+    }
+}
+
+/* Suffixes ":port" of the pod's processes by slot. NULL when a port is hidden, or there are none left. */
 static struct tpu_word *
 process_suffixes (const struct tpu_env_plan *plan)
 {
-  struct tpu_word *words = port_suffixes (plan->identity->process_port, plan->identity->processes, plan->arena);
+  size_t count = (size_t) plan->identity->processes;
+  struct tpu_word *words = arena_alloc (plan->arena, count * sizeof (*words));
+  int64_t *ports = arena_alloc (plan->arena, count * sizeof (*ports));
 
-  for (size_t i = 0; words != NULL && i < plan->containers->count; i++)
+  if (!read_ports (plan, ports))
+    return NULL;
+  choose_ports (plan, ports);
+  warn_of_shared_ports (plan, ports);
+  for (size_t i = 0; i < count; i++)
     {
-      const struct tpu_container *c = &plan->containers->items[i];
-      const cJSON *entry = tpu_env_find (json_get (c->object, "env"), "TPU_PROCESS_PORT");
-      char *text;
-      int64_t port;
+      char *text = arena_printf (plan->arena, ":%" PRId64, ports[i]);
 
-      if (!c->concurrent || c->slot >= plan->identity->processes || entry == NULL)
-        continue;
-      if (!tpu_env_literal_port (entry, &port))
+      if (ports[i] > TPU_PORT_MAX)
         return NULL;
-      text = arena_printf (plan->arena, ":%" PRId64, port);
-      words[c->slot] = (struct tpu_word){ .text = text, .len = strlen (text) };
+      words[i] = (struct tpu_word){ .text = text, .len = strlen (text) };
     }
   return words;
 }
@@ -114,10 +184,12 @@ tpu_env_processes (struct tpu_decision *d)
   const char *value;
   int64_t port;
 
-  if (!needs_processes (d) || tpu_env_has (d, "TPU_PROCESS_ADDRESSES")
+  if (!needs_processes (d))
+    return;
+  suffixes = shared_suffixes (plan); /* says, too, what is wrong with the ports there are */
+  if (tpu_env_has (d, "TPU_PROCESS_ADDRESSES")
       || (own_port != NULL && (!d->container->concurrent || !tpu_env_literal_port (own_port, &port))))
     return;
-  suffixes = shared_suffixes (plan);
   if (suffixes == NULL)
     {
       tpu_warn (plan->warnings,

@@ -148,6 +148,56 @@ test_two_containers_are_two_workers (void **state)
   assert_true (warned (&in, "it is defined for one TPU container, the Pod has 2"));
 }
 
+/* Ports are one Pod's: what counts up from 8471 gives way to what the user has fixed, the same in every Pod. */
+static void
+test_no_two_containers_share_a_port (void **state)
+{
+  static const struct
+  {
+    const char *own[2]; /* NULL: none */
+    const char *ports[2];
+    bool warned;
+  } rows[] = {
+    { { "8472", NULL }, { "8472", "8473" }, false },
+    { { NULL, "8471" }, { "8473", "8471" }, false },
+    { { "8471", NULL }, { "8471", "8472" }, false },
+    { { "9000", "9000" }, { "9000", "9000" }, true },
+  };
+
+  (void) state;
+  for (size_t i = 0; i < ARRAY_LEN (rows); i++)
+    for (int host = 0; host < 2; host++)
+      {
+        cleanup_json cJSON *pod = make_ray_pod ("tpu7x", "2x2x2", "4", "c", "g", 0, host);
+        cleanup_free char *list = xasprintf (
+            "TPU_PROCESS_ADDRESSES=g-0-0.c-headless:%s,g-0-0.c-headless:%s,g-0-1.c-headless:%s,g-0-1.c-headless:%s",
+            rows[i].ports[0], rows[i].ports[1], rows[i].ports[0], rows[i].ports[1]);
+        cleanup_injection struct tpu_injection in = { 0 };
+
+        edit (pod,
+              "[{'op': 'add', 'path': '/spec/containers/0/resources/limits/google.com~1tpu', 'value': 2},"
+              "{'op': 'add', 'path': '/spec/containers/1/resources', 'value': {'limits': {'google.com/tpu': 2}}}]");
+        for (int c = 0; c < 2; c++)
+          if (rows[i].own[c] != NULL)
+            {
+              cJSON *container = cJSON_GetArrayItem (json_get (pod, "spec", "containers"), c);
+              cJSON *entry = json_push_obj (json_arr (container, "env"));
+
+              json_set_str (entry, "name", "TPU_PROCESS_PORT");
+              json_set_str (entry, "value", rows[i].own[c]);
+            }
+        in = admit (pod, NULL);
+        for (int c = 0; c < 2; c++)
+          {
+            cleanup_free char *port = xasprintf ("TPU_PROCESS_PORT=%s", rows[i].ports[c]);
+            const char *const expected[] = { list, port, NULL };
+
+            check_env ("two ports", container_at (pod, "containers", c), expected);
+          }
+        assert_int_equal (warned (&in, "two TPU containers of the Pod listen on port 9000"), rows[i].warned);
+      }
+}
+
 static void
 test_hidden_port_of_another_container (void **state)
 {
@@ -228,6 +278,7 @@ main (void)
     cmocka_unit_test (test_order_and_creation_of_env),
     cmocka_unit_test (test_null_and_empty_env),
     cmocka_unit_test (test_two_containers_are_two_workers),
+    cmocka_unit_test (test_no_two_containers_share_a_port),
     cmocka_unit_test (test_hidden_port_of_another_container),
     cmocka_unit_test (test_sidecar_is_numbered_after_containers),
     cmocka_unit_test (test_lists_that_are_too_long),

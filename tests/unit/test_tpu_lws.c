@@ -401,6 +401,24 @@ test_the_sets_id_is_none (void **state)
     }
 }
 
+/* 8477 is what the second container would count to: LeaderWorkerSet's webhook has it so, and all others are to agree.
+ */
+static void
+test_a_port_of_the_users_is_counted_to (void **state)
+{
+  cleanup_json cJSON *pod = make_lws_pod (make_pod ("tpu7x", "2x2x2", "4"), "test-sample-0", true, "2", NULL, false);
+  cleanup_injection struct tpu_injection in = { 0 };
+
+  (void) state;
+  split_in_two (pod);
+  edit (pod, ADD_ENV ("{'name': 'TPU_PROCESS_PORT', 'value': '8477'}"));
+  in = admit (pod, NULL);
+  assert_string_equal (env_of (pod, "TPU_PROCESS_ADDRESSES"),
+                       "test-sample-0.default:8477,test-sample-0.default:8477,test-sample-0-1.default:8477,"
+                       "test-sample-0-1.default:8477");
+  assert_true (warned (&in, "two TPU containers of the Pod listen on port 8477: give each a TPU_PROCESS_PORT"));
+}
+
 /* A group that is no slice keeps the set's values, and somebody is told. */
 static void
 test_group_and_topology_disagree (void **state)
@@ -431,6 +449,7 @@ main (void)
     cmocka_unit_test (test_unique_subdomains),
     cmocka_unit_test (test_the_sets_webhook_came_first),
     cmocka_unit_test (test_the_sets_id_is_none),
+    cmocka_unit_test (test_a_port_of_the_users_is_counted_to),
     cmocka_unit_test (test_group_and_topology_disagree),
   };
 

@@ -84,7 +84,8 @@ int admission_default_raycluster (void *policy, const struct admission_request *
  * stored already is never held against an update: it is allowed when the cluster's spec is unchanged, the object is
  * being deleted, or it brings no problem that the old object did not have (those become warnings). When it only scales,
  * suspends or names workers to delete, the same field is the same problem, whatever the numbers in its message.
- * Clusters managed by another controller pass. */
+ * Clusters managed by another controller pass. Whoever takes slices from a group whose Pods KubeRay does not number is
+ * warned: with an allocator, that is looked up. */
 int admission_validate_raycluster (void *policy, const struct admission_request *request,
                                    struct admission_verdict *verdict, struct error *err);
 

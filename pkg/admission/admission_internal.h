@@ -30,4 +30,12 @@ const char *admission_object_name (const struct admission_request *request);
 /* What kind of holder of a cluster's spec is created or updated; NULL: none, or a subresource of one. */
 const struct ray_holder *admission_holder (const struct admission_request *request);
 
+/* ---- scale_down.c ---- */
+
+/* Warns, for an update, of multi-host TPU groups that lose slices, but not all, and name no workers to delete, while
+ * there are Pods of theirs without index labels. Asks the API server, for 2 s at most, and says nothing when that does
+ * not answer. */
+void admission_warn_of_holes (const struct admission_policy *policy, const struct ray_cluster *cluster,
+                              const struct ray_cluster *before, struct admission_verdict *verdict);
+
 #endif

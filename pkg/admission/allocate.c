@@ -87,6 +87,12 @@ admission_allocator_free (struct admission_allocator *a)
   free (a);
 }
 
+struct kube_client *
+admission_allocator_client (const struct admission_allocator *a)
+{
+  return a->client;
+}
+
 /* The uid of the RayCluster of that name that owns the Pod, or NULL. */
 static const char *
 owner_uid (const struct admission_request *request, const struct tpu_place_need *need)

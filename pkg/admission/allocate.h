@@ -22,6 +22,9 @@
 int admission_allocate (struct admission_allocator *allocator, const struct admission_request *request,
                         const struct tpu_place_need *need, struct place_entry *out, struct error *err);
 
+/* What it asks the API server with. */
+struct kube_client *admission_allocator_client (const struct admission_allocator *allocator);
+
 #define ADMISSION_PLACE_TIMEOUT_MS 7000 /* less than the webhook's timeoutSeconds */
 
 #endif

@@ -168,27 +168,24 @@ update_only_scales (const struct admission_request *request, const struct ray_ho
   return json_equal (now, before);
 }
 
-/* A stored object that cannot be decoded has no problems to compare with; it excuses nothing. */
-static void
-old_problems (struct ray_problems *problems, const struct admission_request *request, const struct ray_holder *holder,
-              const struct ray_options *options)
+/* False when nothing was stored before, or it cannot be decoded: then it excuses nothing, and has nothing to lose. */
+static bool
+decode_old (struct ray_cluster *old, const struct admission_request *request, const struct ray_holder *holder)
 {
-  cleanup_cluster struct ray_cluster cluster = { 0 };
-
-  if (request->old_object == NULL || !text_eq (request->operation, "UPDATE")
-      || ray_cluster_decode_held (&cluster, holder, request->old_object, namespace_of (request), NULL) < 0)
-    return;
-  ray_validate (&cluster, options, problems);
+  return request->old_object != NULL && text_eq (request->operation, "UPDATE")
+         && ray_cluster_decode_held (old, holder, request->old_object, namespace_of (request), NULL) == 0;
 }
 
 static void
 examine (const struct admission_request *request, struct admission_verdict *verdict, const struct ray_holder *holder,
-         const struct ray_options *options)
+         const struct admission_policy *policy)
 {
-  cleanup_cluster struct ray_cluster cluster = { 0 };
+  const struct ray_options *options = policy->ray;
+  cleanup_cluster struct ray_cluster cluster = { 0 }, before = { 0 };
   cleanup_problems struct ray_problems found = { 0 };
   cleanup_problems struct ray_problems old = { 0 };
   struct error why = { "" };
+  bool update;
 
   if (ray_cluster_decode_held (&cluster, holder, request->object, namespace_of (request), &why) < 0)
     {
@@ -197,14 +194,19 @@ examine (const struct admission_request *request, struct admission_verdict *verd
     }
   if (cluster.managed_elsewhere)
     return;
+  update = decode_old (&before, request, holder);
   ray_validate (&cluster, options, &found);
   if (found.count > 0)
     {
-      old_problems (&old, request, holder, options);
+      if (update)
+        ray_validate (&before, options, &old);
       judge (verdict, &found, &old, old.count > 0 && update_only_scales (request, holder));
     }
-  if (verdict->allowed)
-    warn_about (verdict, &cluster, options);
+  if (!verdict->allowed)
+    return;
+  warn_about (verdict, &cluster, options);
+  if (update && holder->spec_key == NULL) /* what holds a cluster's spec has no Pods */
+    admission_warn_of_holes (policy, &cluster, &before, verdict);
 }
 
 static void
@@ -226,7 +228,7 @@ admission_validate_raycluster (void *data, const struct admission_request *reque
   verdict->allowed = true;
   if (holder == NULL || nothing_to_judge (request, holder))
     return 0;
-  examine (request, verdict, holder, policy->ray);
+  examine (request, verdict, holder, policy);
   if (!verdict->allowed)
     log_denial (request, verdict);
   return 0;

@@ -3,6 +3,7 @@
 import collections
 import concurrent.futures
 import copy
+import json
 import time
 
 import pytest
@@ -114,6 +115,11 @@ def test_without_labels_hosts_are_replaced_and_slices_added(cluster, namespace, 
 
     ray.scale(3)
     assert_ray_slices(workers_of(cluster, namespace, "ray", 12), "ray", "v6e", 3)
+
+    patch = json.dumps([{"op": "replace", "path": "/spec/workerGroupSpecs/0/replicas", "value": 2}])
+    done = cluster.kubectl("patch", "raycluster", "ray", "-n", namespace, "--type=json", "-p", patch, check=False)
+    assert "may leave slices without some of their hosts" in done.stderr
+    workers_of(cluster, namespace, "ray", 8)
 
 
 def reserved(cluster, ns):

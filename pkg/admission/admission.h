@@ -107,7 +107,7 @@ struct admission_server_options
 
 #define ADMISSION_MAX_CONNECTIONS 1024
 #define ADMISSION_MAX_PENDING_BODIES                                                                                   \
-  16 /* times max_body: memory all unfinished requests may hold together; beyond it 503 */
+  8 /* times max_body: memory all unfinished requests may hold together; beyond it 503 */
 
 /* Binds, then serves from its own threads, which take no signals. Everything but a POST of JSON to a route gets an HTTP
  * error with a line of plain text: 404, 405, 415, 413, 400, 503. TLS 1.2 and newer. */

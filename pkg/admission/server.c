@@ -97,6 +97,7 @@ server_free (struct admission_server *server)
 {
   certificate_unref (server->certificate);
   pthread_mutex_destroy (&server->lock);
+  pthread_mutex_destroy (&server->large);
   free (server->counters);
   free (server);
 }
@@ -110,6 +111,7 @@ server_new (const struct admission_server_options *options, struct certificate *
   server->certificate = certificate;
   server->counters = xcalloc (options->nroutes + 1, sizeof (*server->counters));
   pthread_mutex_init (&server->lock, NULL);
+  pthread_mutex_init (&server->large, NULL);
   return server;
 }
 

@@ -43,6 +43,7 @@ struct admission_server
   int port;
   pthread_mutex_t lock; /* guards certificate */
   struct certificate *certificate;
+  pthread_mutex_t large;           /* held while a large review is answered */
   struct route_counters *counters; /* one per route */
   atomic_size_t in_flight;         /* requests begun and not yet answered to the last byte */
   atomic_size_t pending_bytes;     /* body bytes held by requests in flight */

@@ -270,7 +270,7 @@ def test_pod_is_hardened_and_probed(chart):
         "readOnlyRootFilesystem": True,
         "capabilities": {"drop": ["ALL"]},
     }
-    assert only["resources"] == {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "128Mi"}}
+    assert only["resources"] == {"requests": {"cpu": "10m", "memory": "32Mi"}, "limits": {"memory": "256Mi"}}
     ports = {port["name"]: port["containerPort"] for port in only["ports"]}
     assert ports == {"webhook": 9443, "health": 8082, "metrics": 8080}
     assert only["livenessProbe"]["httpGet"] == {"path": "/healthz", "port": "health"}

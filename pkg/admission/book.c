@@ -231,7 +231,7 @@ book_find_group (struct book *b, const struct tpu_options *options, struct error
 {
   cleanup_response struct kube_response response = { 0 };
   cleanup_cluster struct ray_cluster cluster = { 0 };
-  cleanup_free char *path = xasprintf ("/apis/ray.io/v1/namespaces/%s/rayclusters/%s", b->of.namespace, b->of.cluster);
+  cleanup_free char *path = kube_object_path ("/apis/ray.io/v1", b->of.namespace, "rayclusters", b->of.cluster);
   const struct ray_group *group = NULL;
   int ret = call (b, KUBE_GET, path, NULL, &response, err);
 

@@ -34,7 +34,7 @@ make_ledger (struct batch *b, const struct ray_op *op, struct kube_request *requ
   json_set_str (json_obj (metadata, "annotations"), RAY_ANNOTATION_SLICES, b->plan->ledger);
   *request = (struct kube_request){
     .verb = KUBE_PATCH_MERGE,
-    .path = controller_path ("/apis/ray.io/v1", b->cluster->namespace, "rayclusters", b->cluster->name),
+    .path = kube_object_path ("/apis/ray.io/v1", b->cluster->namespace, "rayclusters", b->cluster->name),
     .body = json_print (patch),
   };
   return 0;
@@ -51,7 +51,7 @@ make_stamp (struct batch *b, const struct ray_op *op, struct kube_request *reque
   json_set_str (metadata, "uid", op->pod->uid);
   json_set_str (json_obj (metadata, "annotations"), RAY_ANNOTATION_RECREATE_HASH, hash);
   *request = (struct kube_request){ .verb = KUBE_PATCH_MERGE,
-                                    .path = controller_path ("/api/v1", b->cluster->namespace, "pods", op->pod->name),
+                                    .path = kube_object_path ("/api/v1", b->cluster->namespace, "pods", op->pod->name),
                                     .body = json_print (patch) };
   return 0;
 }
@@ -60,7 +60,7 @@ static int
 make_delete (struct batch *b, const struct ray_op *op, struct kube_request *request)
 {
   *request = (struct kube_request){ .verb = KUBE_DELETE,
-                                    .path = controller_path ("/api/v1", b->cluster->namespace, "pods", op->pod->name),
+                                    .path = kube_object_path ("/api/v1", b->cluster->namespace, "pods", op->pod->name),
                                     .body = controller_delete_body (op->pod->uid) };
   return 0;
 }
@@ -81,7 +81,7 @@ make_pod (struct batch *b, const struct ray_op *op, struct kube_request *request
       return ret;
     }
   *request = (struct kube_request){ .verb = KUBE_POST,
-                                    .path = controller_path ("/api/v1", b->cluster->namespace, "pods", NULL),
+                                    .path = kube_object_path ("/api/v1", b->cluster->namespace, "pods", NULL),
                                     .body = json_print (pod) };
   return 0;
 }
@@ -237,7 +237,7 @@ batch_make (void *data, size_t i, struct kube_request *request)
   if ((b->stop && op->kind == RAY_OP_CREATE_POD) || !may_go_on (b))
     return -ECANCELED;
   ret = op_kinds[op->kind].make (b, op, request);
-  request->fenced = true;
+  controller_bound (request);
   return ret;
 }
 
@@ -254,7 +254,7 @@ batch_done (void *data, size_t i, struct kube_response *response)
 static void
 get_object (struct batch *b, const char *plural, const char *name, struct kube_response *response)
 {
-  cleanup_free char *path = controller_path ("/api/v1", b->cluster->namespace, plural, name);
+  cleanup_free char *path = kube_object_path ("/api/v1", b->cluster->namespace, plural, name);
   struct kube_request request = { .verb = KUBE_GET, .path = path };
 
   controller_request (b->c, &request, response);

@@ -56,7 +56,7 @@ struct work
 static char *
 path_of (const struct work *w, const struct ray_child_type *type, const char *name)
 {
-  return controller_path (type->prefix, w->cluster->namespace, type->plural, name);
+  return kube_object_path (type->prefix, w->cluster->namespace, type->plural, name);
 }
 
 /* ---- telling ---- */
@@ -401,7 +401,7 @@ batch_make (void *data, size_t i, struct kube_request *request)
   if (!controller_leads (w->c))
     return -ECANCELED;
   ret = steps[item->step].make (w, item, request);
-  request->fenced = true;
+  controller_bound (request);
   return ret;
 }
 

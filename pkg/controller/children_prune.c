@@ -24,7 +24,7 @@ static void
 delete_one (struct pruning *p, enum ray_child_kind kind, const char *name, const char *uid)
 {
   const struct ray_child_type *type = &ray_child_types[kind];
-  cleanup_free char *path = controller_path (type->prefix, p->cluster->namespace, type->plural, name);
+  cleanup_free char *path = kube_object_path (type->prefix, p->cluster->namespace, type->plural, name);
   cleanup_free char *body = controller_delete_body (uid);
   cleanup_free char *reason = NULL, *note = NULL;
   cleanup_response struct kube_response response = { 0 };

@@ -165,10 +165,11 @@ void controller_count (struct controller *c, uint64_t *counter, uint64_t n);
 
 /* ---- requests.c ---- */
 
-/* "PREFIX/namespaces/NAMESPACE/PLURAL", and "/NAME" unless that is NULL. Owned by the caller. */
-char *controller_path (const char *prefix, const char *namespace, const char *plural, const char *name);
 char *
 controller_delete_body (const char *uid); /* DeleteOptions for the object with this uid alone. Owned by the caller */
+/* What every request of a pass has: it is the leader's alone, and a look at an object is short and not for any price.
+ */
+void controller_bound (struct kube_request *request);
 /* kube_do for passes: nothing is sent without leading, however long the request waits for its turn. */
 void controller_request (struct controller *c, const struct kube_request *request, struct kube_response *response);
 

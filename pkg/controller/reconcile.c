@@ -117,8 +117,9 @@ plan_and_apply (struct pass *p, const struct cache_snapshot *snapshot)
 static void
 write_status (struct pass *p, cJSON *patch)
 {
-  cleanup_free char *path
-      = xasprintf ("/apis/ray.io/v1/namespaces/%s/rayclusters/%s/status", p->cluster.namespace, p->cluster.name);
+  cleanup_free char *object
+      = kube_object_path ("/apis/ray.io/v1", p->cluster.namespace, "rayclusters", p->cluster.name);
+  cleanup_free char *path = xasprintf ("%s/status", object);
   cleanup_free char *body = NULL;
   cleanup_response struct kube_response response = { 0 };
   struct kube_request request = { .verb = KUBE_PATCH_MERGE, .path = path };
@@ -203,7 +204,7 @@ schedule (struct pass *p)
 static bool
 settle_doubts (struct pass *p)
 {
-  int namespace = (int) strcspn (p->key, "/");
+  cleanup_free char *namespace = xasprintf ("%.*s", (int) strcspn (p->key, "/"), p->key);
 
   for (;;)
     {
@@ -214,7 +215,7 @@ settle_doubts (struct pass *p)
 
       if (pod == NULL)
         return true;
-      request.path = path = xasprintf ("/api/v1/namespaces/%.*s/pods/%s", namespace, p->key, pod);
+      request.path = path = kube_object_path ("/api/v1", namespace, "pods", pod);
       controller_request (p->c, &request, &response);
       if (kube_ok (&response))
         controller_observe (p->c, CACHE_POD, response.body);

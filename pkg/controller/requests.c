@@ -3,11 +3,9 @@
 
 #include <errno.h>
 
-char *
-controller_path (const char *prefix, const char *namespace, const char *plural, const char *name)
-{
-  return xasprintf ("%s/namespaces/%s/%s%s%s", prefix, namespace, plural, name ? "/" : "", log_nonnull (name));
-}
+/* A look at one object. What others have made must not hold up a worker, or fill the memory. */
+#define READ_TIMEOUT_MS 10000
+#define READ_MAX ((size_t) 8 * 1024 * 1024)
 
 char *
 controller_delete_body (const char *uid)
@@ -21,9 +19,19 @@ controller_delete_body (const char *uid)
 }
 
 void
+controller_bound (struct kube_request *request)
+{
+  request->fenced = true;
+  if (request->verb != KUBE_GET)
+    return;
+  request->timeout_ms = READ_TIMEOUT_MS;
+  request->answer_max = READ_MAX;
+}
+
+void
 controller_request (struct controller *c, const struct kube_request *request, struct kube_response *response)
 {
-  struct kube_request fenced = *request;
+  struct kube_request bounded = *request;
 
   if (!controller_leads (c))
     {
@@ -32,6 +40,6 @@ controller_request (struct controller *c, const struct kube_request *request, st
                  request->path);
       return;
     }
-  fenced.fenced = true;
-  kube_do (c->options.client, &fenced, response);
+  controller_bound (&bounded);
+  kube_do (c->options.client, &bounded, response);
 }

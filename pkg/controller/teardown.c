@@ -38,7 +38,7 @@ fail (struct work *w, const char *reason, const char *action, const char *messag
 static char *
 job_path (const struct work *w, const char *name)
 {
-  return controller_path ("/apis/batch/v1", w->cluster->namespace, "jobs", name);
+  return kube_object_path ("/apis/batch/v1", w->cluster->namespace, "jobs", name);
 }
 
 /* ---- the finalizer ---- */
@@ -47,7 +47,8 @@ job_path (const struct work *w, const char *name)
 static void
 write_finalizers (struct work *w, bool add)
 {
-  cleanup_free char *path = controller_path ("/apis/ray.io/v1", w->cluster->namespace, "rayclusters", w->cluster->name);
+  cleanup_free char *path
+      = kube_object_path ("/apis/ray.io/v1", w->cluster->namespace, "rayclusters", w->cluster->name);
   const cJSON *meta = json_get (w->cluster->object, "metadata"), *item;
   cleanup_json cJSON *patch = cJSON_CreateObject ();
   cJSON *into = json_obj (patch, "metadata"), *list = json_arr (into, "finalizers");

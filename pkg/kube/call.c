@@ -322,10 +322,29 @@ kube_calls_mind_fence (void *data)
     transport_timer (client->transport, &client->fence_timer, until - clock_mono_ms ());
 }
 
+/* A name that was no name would make the request one for something else. */
 static bool
-is_refused (const struct kube_call *call)
+leads_elsewhere (const char *path)
 {
-  return atomic_load (&call->client->stopping) && !(call->flags & KUBE_CALL_SYSTEM);
+  for (size_t len; *path == '/'; path += len)
+    {
+      path++;
+      len = strcspn (path, "/?");
+      if ((len == 1 || len == 2) && strncmp (path, "..", len) == 0)
+        return true;
+    }
+  return false;
+}
+
+/* Why the call must not be sent; NULL: it may. */
+static const char *
+refusal (const struct kube_call *call)
+{
+  if (leads_elsewhere (call->request->path))
+    return "not sent: there is a . or .. in the path where a name should be";
+  if (atomic_load (&call->client->stopping) && !(call->flags & KUBE_CALL_SYSTEM))
+    return "the client is shut down";
+  return NULL;
 }
 
 static void
@@ -333,12 +352,13 @@ on_call_begin (struct task *task)
 {
   struct kube_call *call = container_of (task, struct kube_call, task);
   struct kube_client *client = call->client;
+  const char *refused = refusal (call);
   bool fenced = is_fenced (call);
 
-  if (is_refused (call))
+  if (refused != NULL)
     {
       DL_APPEND (client->line, call);
-      give_up (call, "the client is shut down");
+      give_up (call, refused);
       return;
     }
   line_up (call); /* it may be done already, and gone */

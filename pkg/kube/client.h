@@ -44,7 +44,9 @@ enum kube_verb
 struct kube_request
 {
   enum kube_verb verb;
-  char *path;         /* "/api/v1/namespaces/x/pods?limit=1": absolute, already escaped. Owned by the caller */
+  /* "/api/v1/namespaces/x/pods?limit=1": absolute, already escaped. One with a "." or ".." in it is not sent. Owned by
+   * the caller */
+  char *path;
   char *body;         /* NULL for none. Owned by the caller */
   int64_t timeout_ms; /* of the whole call, retries and waiting for its turn included; 0: 60 s. An attempt gets 30 s at
                          most */
@@ -113,6 +115,9 @@ void kube_client_stats (struct kube_client *client, struct kube_client_stats *st
 void kube_client_stats_add (struct kube_client_stats *sum, const struct kube_client_stats *other);
 const char *kube_verb_name (enum kube_verb verb); /* "get", "create", "update", "delete", "patch", ... */
 
+/* "PREFIX/namespaces/NAMESPACE/PLURAL", and "/NAME" unless that is NULL, with the names escaped. Owned by the caller.
+ */
+char *kube_object_path (const char *prefix, const char *namespace, const char *plural, const char *name);
 /* Escapes text for use in a path or query value. Owned by the caller. */
 char *kube_escape (const char *text);
 

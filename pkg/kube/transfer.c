@@ -68,6 +68,8 @@ transfer_setup (struct transfer *x, const struct endpoint *e)
 
   x->headers = make_headers (e, x);
   curl_easy_setopt (x->easy, CURLOPT_URL, url);
+  curl_easy_setopt (x->easy, CURLOPT_PATH_AS_IS,
+                    1L); /* what leads elsewhere is the server's to refuse, not to follow */
   curl_easy_setopt (x->easy, CURLOPT_HTTPHEADER, (struct curl_slist *) x->headers);
   set_method (x->easy, x);
   set_limits (x->easy, x);

@@ -100,6 +100,14 @@ kube_verb_name (enum kube_verb verb)
 }
 
 char *
+kube_object_path (const char *prefix, const char *namespace, const char *plural, const char *name)
+{
+  cleanup_free char *in = kube_escape (namespace), *of = name != NULL ? kube_escape (name) : NULL;
+
+  return xasprintf ("%s/namespaces/%s/%s%s%s", prefix, in, plural, of ? "/" : "", of ? of : "");
+}
+
+char *
 kube_escape (const char *text)
 {
   char *escaped = curl_easy_escape (NULL, text, (int) strlen (text));

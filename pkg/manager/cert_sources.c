@@ -116,8 +116,8 @@ copy_bundle (struct pki_bundle *to, const struct pki_bundle *from)
 static int
 send_secret (struct certs *c, enum kube_verb verb, const cJSON *secret, struct kube_response *response)
 {
-  cleanup_free char *path = xasprintf ("/api/v1/namespaces/%s/secrets%s%s", c->namespace, verb == KUBE_POST ? "" : "/",
-                                       verb == KUBE_POST ? "" : c->options->cert_secret);
+  cleanup_free char *path
+      = kube_object_path ("/api/v1", c->namespace, "secrets", verb == KUBE_POST ? NULL : c->options->cert_secret);
   cleanup_free char *body = secret ? json_print (secret) : NULL;
   const struct kube_request request = { .verb = verb, .path = path, .body = body, .timeout_ms = REQUEST_TIMEOUT_MS };
 

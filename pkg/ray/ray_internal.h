@@ -140,6 +140,9 @@ void ray_set_shell (cJSON *container, const struct ray_options *options, const c
 void ray_check_unique (struct ray_problems *problems, const cJSON *list, const cJSON *item, const char *key,
                        const char *path);
 
+/* A text that names another object: it comes into paths of requests, in which a `..` would lead elsewhere. */
+void ray_check_name_of (struct ray_problems *problems, const cJSON *object, const char *key, const char *path);
+
 /* The containers in spec.<section>; `others`: a list whose names they must not have either, or NULL. */
 void ray_validate_containers (struct ray_problems *problems, const cJSON *spec, const char *section,
                               const cJSON *others, const char *spec_path);

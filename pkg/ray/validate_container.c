@@ -64,6 +64,16 @@ ray_check_unique (struct ray_problems *problems, const cJSON *list, const cJSON 
 }
 
 void
+ray_check_name_of (struct ray_problems *problems, const cJSON *object, const char *key, const char *path)
+{
+  const char *name = json_str (object, key);
+
+  if (name != NULL && *name != '\0' && !text_is_dns1123_subdomain (name))
+    ray_problem (problems, RAY_REASON_SPEC, ray_path ("%s.%s", path, key).text,
+                 "\"%.100s\" is no name of an object: use lower-case letters, digits, '-' and '.', at most 253", name);
+}
+
+void
 ray_check_enum (struct ray_problems *problems, const cJSON *object, const char *path, const struct ray_enum *fields,
                 size_t count)
 {

@@ -135,6 +135,7 @@ check_fault_tolerance (struct ray_problems *problems, const struct ray_cluster *
   static const char *const backends[] = { "redis", "rocksdb" };
   const cJSON *options = json_get (cluster->object, "spec", "gcsFaultToleranceOptions");
   const cJSON *annotations = json_get (cluster->object, "metadata", "annotations");
+  const cJSON *storage = json_get (options, "storage");
   const char *backend = json_str (options, "backend");
 
   check_username (problems, cluster);
@@ -148,7 +149,9 @@ check_fault_tolerance (struct ray_problems *problems, const struct ray_cluster *
       return;
     }
   ray_check_kinds (problems, options, FT, ft_fields, ARRAY_LEN (ft_fields));
-  ray_check_kinds (problems, json_get (options, "storage"), FT ".storage", storage_fields, ARRAY_LEN (storage_fields));
+  ray_check_kinds (problems, storage, FT ".storage", storage_fields, ARRAY_LEN (storage_fields));
+  ray_check_name_of (problems, storage, "claimName", FT ".storage");
+  ray_check_name_of (problems, storage, "storageClassName", FT ".storage");
   if (has_text (annotations, RAY_ANNOTATION_FT_ENABLED))
     PROBLEM (problems, "metadata.annotations[\"" RAY_ANNOTATION_FT_ENABLED "\"]",
              "cannot stand beside " FT ": remove the annotation");
@@ -174,6 +177,7 @@ check_auth (struct ray_problems *problems, const struct ray_cluster *cluster)
   int minor = k8s ? 55 : 52;
 
   ray_check_kinds (problems, options, "spec.authOptions", fields, ARRAY_LEN (fields));
+  ray_check_name_of (problems, options, "secretName", "spec.authOptions");
   if (mode != NULL && text_index (mode, modes, ARRAY_LEN (modes)) < 0)
     PROBLEM (problems, "spec.authOptions.mode", "\"%.100s\" is unknown: use disabled or token", mode);
   if (k8s && !token)

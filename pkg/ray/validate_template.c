@@ -90,6 +90,7 @@ check_names (struct ray_problems *problems, const cJSON *spec, const char *path)
         ray_problem (problems, RAY_REASON_SPEC, ray_path ("%s.%s", path, labels[i]).text,
                      "\"%.100s\" is no DNS label: use lower-case letters, digits and '-', at most 63", name);
     }
+  ray_check_name_of (problems, spec, "serviceAccountName", path);
 }
 
 /* ---- volumes ---- */

@@ -861,6 +861,48 @@ text_is_escaped_for_queries (void **state)
 }
 
 static void
+a_name_cannot_lead_to_another_path (void **state)
+{
+  cleanup_free char *one = kube_object_path ("/api/v1", "a/b", "pods", "../../x?watch=true"),
+                    *all = kube_object_path ("/api/v1", "ns", "pods", NULL);
+  static const struct
+  {
+    const char *path;
+    bool sent;
+  } cases[] = {
+    { "/api/v1/namespaces/ns/pods/..", false },
+    { "/api/v1/namespaces/ns/pods/../../secrets", false },
+    { "/api/v1/namespaces/./pods", false },
+    { "/api/v1/namespaces/ns/pods/.?x=1", false },
+    { "/api/v1/namespaces/ns/pods/..a/.b/...?x=/../y", true },
+  };
+
+  (void) state;
+  assert_string_equal (one, "/api/v1/namespaces/a%2Fb/pods/..%2F..%2Fx%3Fwatch%3Dtrue");
+  assert_string_equal (all, "/api/v1/namespaces/ns/pods");
+  for (size_t i = 0; i < ARRAY_LEN (cases); i++)
+    {
+      static const struct test_answer echo = { .status = 200 };
+      struct kube_request request = { .verb = KUBE_GET, .path = (char *) cases[i].path };
+      cleanup_response struct kube_response response = { 0 };
+      struct kube_client *client;
+      struct fake fake;
+
+      start (&fake, &echo, 1, false);
+      client = test_server_client (fake.server, NULL);
+      kube_do (client, &request, &response);
+      assert_int_equal (response.status, cases[i].sent ? 200 : 0);
+      assert_int_equal (requests_of (&fake), cases[i].sent ? 1 : 0);
+      if (cases[i].sent)
+        assert_string_equal (json_str (response.body, "path"), cases[i].path); /* as it is */
+      else
+        assert_non_null (strstr (response.error.message, "where a name should be"));
+      kube_client_free (client);
+      stop (&fake);
+    }
+}
+
+static void
 a_server_address_must_be_one (void **state)
 {
   struct kube_client_options options = { 0 };
@@ -899,6 +941,7 @@ main (void)
     cmocka_unit_test (a_long_batch_keeps_no_single_call_waiting),
     cmocka_unit_test (many_threads_share_a_client),
     cmocka_unit_test (text_is_escaped_for_queries),
+    cmocka_unit_test (a_name_cannot_lead_to_another_path),
     cmocka_unit_test (a_server_address_must_be_one),
   };
 

@@ -205,6 +205,7 @@ controller_stats (struct controller *c, struct controller_stats *stats)
   stats->clusters = counts[CACHE_CLUSTER];
   stats->pods = counts[CACHE_POD];
   stats->services = counts[CACHE_SERVICE];
+  stats->stale_ms = controller_sources_stale_ms (c);
   kube_queue_stats (c->queue, &stats->queue);
 }
 

@@ -19,6 +19,7 @@ struct controller_options
   const char *selector; /* RayClusters with these labels (kube/selector.h; checked); NULL or "": all */
   int workers;          /* reconcile threads; 0: 4 */
   int64_t resync_ms;    /* a cluster is looked at this often even if nothing happens; 0: 300 s */
+  int64_t stale_ms;     /* a mirror that has stood still for so long is none any more; 0: 60 s */
   struct ray_options ray;
   struct ray_plan_options plan;
 };
@@ -28,7 +29,7 @@ struct controller *controller_start (const struct controller_options *options);
 void controller_activate (struct controller *c);   /* became leader: every known cluster is looked at */
 void controller_deactivate (struct controller *c); /* lost the lease: no further write is sent */
 bool controller_synced (const struct controller *c,
-                        struct error *why);  /* all first lists are complete; why not otherwise */
+                        struct error *why);  /* all lists are complete and are kept up; why not otherwise */
 void controller_stop (struct controller *c); /* ends passes after their requests in flight; frees. NULL is fine */
 
 #define CONTROLLER_BUCKETS 14
@@ -50,6 +51,7 @@ struct controller_stats
   uint64_t duration_sum_us;
   uint64_t pods_created, pods_deleted, status_writes, failures;
   size_t clusters, pods, services; /* in the cache */
+  int64_t stale_ms;                /* for how long the watch that has failed longest has done so; 0: all work */
   struct kube_queue_stats queue;
 };
 void controller_stats (struct controller *c, struct controller_stats *stats);

@@ -161,6 +161,7 @@ void controller_start_child_sources (struct controller *c); /* once; only who ha
 bool controller_children_known (const struct controller *c);
 void controller_stop_sources (struct controller *c);
 bool controller_sources_synced (const struct controller *c, struct error *why);
+int64_t controller_sources_stale_ms (const struct controller *c); /* as in controller_stats */
 void controller_count (struct controller *c, uint64_t *counter, uint64_t n);
 
 /* ---- requests.c ---- */

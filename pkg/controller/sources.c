@@ -6,6 +6,7 @@
 #include <string.h>
 
 #define CHILDREN_PATIENCE_MS 5000
+#define STALE_MS 60000
 
 struct watch
 {
@@ -205,6 +206,28 @@ controller_stop_sources (struct controller *c)
   c->nsources = 0;
 }
 
+int64_t
+controller_sources_stale_ms (const struct controller *c)
+{
+  int64_t longest = 0;
+
+  for (size_t i = 0; i < c->nsources; i++)
+    {
+      int64_t ms = is_needed (&c->sources[i]) ? kube_informer_trouble_ms (c->sources[i].informer) : 0;
+
+      longest = ms > longest ? ms : longest;
+    }
+  return longest;
+}
+
+static bool
+is_stale (const struct controller *c, const struct source *s)
+{
+  int64_t limit = c->options.stale_ms > 0 ? c->options.stale_ms : STALE_MS;
+
+  return kube_informer_trouble_ms (s->informer) > limit;
+}
+
 bool
 controller_sources_synced (const struct controller *c, struct error *why)
 {
@@ -212,12 +235,17 @@ controller_sources_synced (const struct controller *c, struct error *why)
     {
       const struct source *s = &c->sources[i];
       struct error err = { 0 };
+      bool complete, stale;
 
-      if (!is_needed (s) || (kube_informer_synced (s->informer) && cache_is_current (c->cache, &s->cache_source)))
+      if (!is_needed (s))
+        continue;
+      complete = kube_informer_synced (s->informer) && cache_is_current (c->cache, &s->cache_source);
+      stale = is_stale (c, s);
+      if (complete && !stale)
         continue;
       kube_informer_error (s->informer, &err);
-      error_set (why, EAGAIN, "the list of %s is not complete yet%s%s", s->watch.name, err.message[0] ? ": " : "",
-                 err.message);
+      error_set (why, EAGAIN, "the list of %s is not %s%s%s", s->watch.name, complete ? "kept up" : "complete yet",
+                 err.message[0] ? ": " : "", err.message);
       return false;
     }
   return true;

@@ -83,6 +83,9 @@ void json_merge_flat (cJSON *into, const cJSON *from, bool overwrite);
 /* Parses exactly one value; trailing bytes other than white space are an error that names the byte offset. */
 int json_parse (cJSON **out, const char *text, size_t len, struct error *err);
 
+/* Parses what a text that has been cut off says: every member that is whole. */
+int json_parse_head (cJSON **out, const char *text, size_t len, struct error *err);
+
 /* Whether a string in this JSON text holds the character NUL (\u0000). The tree that json_parse makes of it ends the
  * string there, so who parses what others wrote asks, and refuses it. */
 bool json_has_nul (const char *text, size_t len);
@@ -120,6 +123,10 @@ enum json_stream_mode
 typedef int (*json_stream_fn) (void *data, cJSON *value, bool last, struct error *err);
 
 struct json_stream *json_stream_new (enum json_stream_mode mode, size_t max_value_bytes, json_stream_fn fn, void *data);
+/* Without it a value (not the rest of a list) that is larger than allowed, or that cJSON does not take, ends the
+ * stream. With it one such value keeps nobody from the others: `fn` gets what its first 64 KiB say (NULL when they say
+ * nothing), and the stream goes on behind it. */
+void json_stream_on_unfit (struct json_stream *s, json_stream_fn fn);
 /* Feeds bytes as they come; memory is bounded by one value. 0, or -EINVAL/-EFBIG/the callback's code. */
 int json_stream_feed (struct json_stream *s, const char *bytes, size_t len, struct error *err);
 bool json_stream_at_boundary (const struct json_stream *s); /* no value is half read */

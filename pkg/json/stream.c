@@ -10,6 +10,7 @@ struct json_stream
   enum json_stream_mode mode;
   size_t max;
   json_stream_fn fn;
+  json_stream_fn unfit; /* NULL: what does not fit is an error */
   void *data;
 
   struct buf value; /* the value being read (in lists: the element) */
@@ -20,7 +21,10 @@ struct json_stream
   bool in_string, escaped;
   bool key_is_items; /* lists: the member being read at depth 1 is "items" */
   bool in_items;
+  bool skipping; /* the value being read is too large: `value` has its beginning */
 };
+
+#define HEAD_MAX ((size_t) 64 * 1024) /* metadata comes early */
 
 struct json_stream *
 json_stream_new (enum json_stream_mode mode, size_t max_value_bytes, json_stream_fn fn, void *data)
@@ -47,12 +51,45 @@ json_stream_at_boundary (const struct json_stream *s)
   return s->depth == 0;
 }
 
+void
+json_stream_on_unfit (struct json_stream *s, json_stream_fn fn)
+{
+  s->unfit = fn;
+}
+
+/* The rest of the value is counted only. */
+static void
+skip (struct json_stream *s)
+{
+  cleanup_buf struct buf head = { 0 };
+
+  buf_add (&head, buf_text (&s->value), s->value.len < HEAD_MAX ? s->value.len : HEAD_MAX);
+  buf_free (&s->value);
+  s->value = head;
+  head = (struct buf){ 0 };
+  s->skipping = true;
+}
+
+static int
+emit_unfit (struct json_stream *s, struct error *err)
+{
+  size_t len = s->value.len < HEAD_MAX ? s->value.len : HEAD_MAX;
+  cleanup_json cJSON *head = NULL;
+
+  json_parse_head (&head, buf_text (&s->value), len, NULL);
+  s->skipping = false;
+  buf_reset (&s->value);
+  return s->unfit (s->data, head, false, err);
+}
+
 static int
 emit (struct json_stream *s, struct buf *text, bool last, struct error *err)
 {
   cleanup_json cJSON *v = NULL;
-  int ret = json_parse (&v, buf_text (text), text->len, err);
+  int ret = s->skipping ? -EFBIG : json_parse (&v, buf_text (text), text->len, err);
 
+  if (ret < 0 && !last && s->unfit != NULL)
+    return emit_unfit (s, err);
   if (ret == 0 && last)
     json_drop (v, "items");
   if (ret == 0)
@@ -109,6 +146,15 @@ structure_byte (struct json_stream *s, char c)
     }
 }
 
+static void
+keep (struct json_stream *s, bool of_value, const char *bytes, size_t len)
+{
+  if (!of_value)
+    buf_add (&s->rest, bytes, len);
+  else if (!s->skipping)
+    buf_add (&s->value, bytes, len);
+}
+
 /* Reads one byte; true when it completed a value that is to be handed over. */
 static bool
 take_byte (struct json_stream *s, char c)
@@ -125,7 +171,7 @@ take_byte (struct json_stream *s, char c)
   if (s->in_items && before == 2 && s->depth == 2 && !was_string)
     return false; /* commas and white space between elements */
   if (before > 0 || s->depth > 0)
-    buf_add (element || s->mode == JSON_STREAM_VALUES ? &s->value : &s->rest, &c, 1);
+    keep (s, element || s->mode == JSON_STREAM_VALUES, &c, 1);
   return !was_string && s->depth < before && (element ? s->depth == 2 : s->depth == 0);
 }
 
@@ -147,7 +193,7 @@ take_plain (struct json_stream *s, const char *bytes, size_t len)
     while (n < len && strchr ("\"{}[]:,", bytes[n]) == NULL)
       n++;
   if (n > 0)
-    buf_add ((s->in_items && s->depth > 2) || s->mode == JSON_STREAM_VALUES ? &s->value : &s->rest, bytes, n);
+    keep (s, (s->in_items && s->depth > 2) || s->mode == JSON_STREAM_VALUES, bytes, n);
   return n;
 }
 
@@ -166,7 +212,9 @@ json_stream_feed (struct json_stream *s, const char *bytes, size_t len, struct e
       complete = i < len && take_byte (s, bytes[i]);
       if (s->depth < 0)
         return error_set (err, EINVAL, "the server sent JSON with unbalanced brackets");
-      if (s->value.len > s->max || s->rest.len > s->max)
+      if (s->value.len > s->max && s->unfit != NULL && !s->skipping)
+        skip (s);
+      if ((s->value.len > s->max && !s->skipping) || s->rest.len > s->max)
         return error_set (err, EFBIG, "the server sent a value larger than %zu bytes", s->max);
       if (complete && s->depth == 2)
         ret = emit (s, &s->value, false, err);

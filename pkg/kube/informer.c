@@ -7,7 +7,7 @@
 #include <string.h>
 
 #define PAGE_SIZE 500
-#define OBJECT_LIMIT ((size_t) 8 * 1024 * 1024) /* etcd takes 1.5 MiB; JSON is larger than what is stored */
+#define OBJECT_LIMIT ((size_t) 8 * 1024 * 1024) /* etcd takes 1.5 MiB; JSON can be six times as large */
 #define LIST_TIMEOUT_MS 120000
 #define LIST_IDLE_MS 60000
 #define WATCH_IDLE_MS 150000 /* bookmarks come about once a minute */
@@ -23,9 +23,20 @@
 static void start_list (struct kube_informer *inf);
 static void start_watch (struct kube_informer *inf);
 
+/* A server that nobody reaches is no trouble of this one's mirror. */
+static bool
+is_answered (const struct kube_informer *inf)
+{
+  return inf->transfer.status != 0 || inf->transfer.timed_out || inf->stream_error.message[0] != '\0';
+}
+
 static void
 set_trouble (struct kube_informer *inf, const char *text)
 {
+  if (text[0] == '\0' || !is_answered (inf))
+    atomic_store (&inf->trouble_since_ms, 0);
+  else if (atomic_load (&inf->trouble_since_ms) == 0)
+    atomic_store (&inf->trouble_since_ms, clock_mono_ms ());
   pthread_mutex_lock (&inf->lock);
   snprintf (inf->trouble.message, sizeof (inf->trouble.message), "%s", text);
   pthread_mutex_unlock (&inf->lock);
@@ -127,6 +138,7 @@ start_transfer (struct kube_informer *inf, enum json_stream_mode mode, json_stre
 {
   json_stream_free (inf->stream);
   inf->stream = json_stream_new (mode, OBJECT_LIMIT, fn, inf);
+  json_stream_on_unfit (inf->stream, mode == JSON_STREAM_LIST ? informer_on_unfit_item : informer_on_unfit_event);
   inf->stream_error.message[0] = '\0';
   buf_reset (&inf->refusal);
   inf->gone = false;
@@ -385,6 +397,14 @@ bool
 kube_informer_tried (const struct kube_informer *inf)
 {
   return atomic_load (&inf->tried);
+}
+
+int64_t
+kube_informer_trouble_ms (const struct kube_informer *inf)
+{
+  int64_t since = atomic_load (&inf->trouble_since_ms);
+
+  return since != 0 ? clock_mono_ms () - since : 0;
 }
 
 void

@@ -1,6 +1,7 @@
 /* informer.h - a mirror of one resource: paged list, then watch with bookmarks, re-list on 410 and when watches come to
  * nothing, reconnect with jittered backoff. Objects are never kept: each is handed to the owner's callbacks, one at a
- * time, and the owner keeps a digest (design §3.4). */
+ * time, and the owner keeps a digest (design §3.4). An object of more than 8 MiB of JSON is left out, as if it did not
+ * exist: it is logged, and the owner is told of its removal. */
 #ifndef KUBE_INFORMER_H
 #define KUBE_INFORMER_H
 
@@ -49,5 +50,8 @@ bool kube_informer_synced (const struct kube_informer *informer); /* the first l
 bool kube_informer_tried (const struct kube_informer *informer);  /* the first list has come to an end, good or bad */
 /* Why it is not synced or its watch is down, for readiness messages ("" when all is well). */
 void kube_informer_error (const struct kube_informer *informer, struct error *err);
+/* For how long list or watch have failed although the API server answers: for so long the mirror has stood still. 0:
+ * they work, or the API server does not answer. */
+int64_t kube_informer_trouble_ms (const struct kube_informer *informer);
 
 #endif

@@ -114,3 +114,35 @@ informer_on_watch_value (void *data, cJSON *value, bool last, struct error *err)
     inf->handler.progress (inf->handler.data, informer_version (inf->version));
   return 0;
 }
+
+/* ---- what cannot be read ---- */
+
+/* Whoever may create one such object must not blind us for all others. */
+static void
+tell_unfit (const struct kube_informer *inf, const cJSON *object)
+{
+  log_warn ("an object is too large to be read: going on as if it did not exist", LF_STR ("resource", inf->name),
+            LF_STR ("namespace", log_nonnull (json_str (object, "metadata", "namespace"))),
+            LF_STR ("name", log_nonnull (json_str (object, "metadata", "name"))));
+}
+
+/* That it is not upserted between list_begin and list_end says that it is not there. */
+int
+informer_on_unfit_item (void *data, cJSON *value, bool last, struct error *err)
+{
+  (void) last;
+  (void) err;
+  tell_unfit (data, value);
+  return 0;
+}
+
+int
+informer_on_unfit_event (void *data, cJSON *value, bool last, struct error *err)
+{
+  const char *type = json_str (value, "type");
+
+  tell_unfit (data, json_get (value, "object"));
+  if (text_eq (type, "ADDED") || text_eq (type, "MODIFIED"))
+    json_set_str (value, "type", "DELETED");
+  return informer_on_watch_value (data, value, last, err);
+}

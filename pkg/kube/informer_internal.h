@@ -40,6 +40,7 @@ struct kube_informer
 
   struct log_trouble told;
 
+  atomic_int_least64_t trouble_since_ms; /* monotonic; 0: none, or the API server does not answer at all */
   atomic_bool synced, tried;
   pthread_mutex_t lock; /* guards trouble */
   struct error trouble;
@@ -53,5 +54,8 @@ uint64_t informer_version (const char *text);         /* 0: it is no number */
 /* For json_stream: the items of a list and then the list itself; the events of a watch. */
 int informer_on_list_value (void *data, cJSON *value, bool last, struct error *err);
 int informer_on_watch_value (void *data, cJSON *value, bool last, struct error *err);
+/* For json_stream_on_unfit: of the value there is only its beginning. */
+int informer_on_unfit_item (void *data, cJSON *value, bool last, struct error *err);
+int informer_on_unfit_event (void *data, cJSON *value, bool last, struct error *err);
 
 #endif

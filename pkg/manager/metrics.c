@@ -77,6 +77,9 @@ print_controller (struct buf *out, const struct controller_stats *s)
   single (out, PREFIX "status_writes_total", "counter", "RayCluster statuses written.", (double) s->status_writes);
   single (out, PREFIX "operation_failures_total", "counter", "Creates, deletes and writes that failed.",
           (double) s->failures);
+  single (out, PREFIX "cache_stale_seconds", "gauge",
+          "For how long a watch that is needed has failed, of those the longest; above 60 nothing is reconciled.",
+          (double) s->stale_ms / 1e3);
   head (out, PREFIX "cache_objects", "gauge", "Objects in the cache, by kind.");
   for (size_t i = 0; i < ARRAY_LEN (cached); i++)
     buf_printf (out, PREFIX "cache_objects{kind=\"%s\"} %zu\n", cached[i].kind, cached[i].count);

@@ -96,6 +96,36 @@ def test_a_restart_does_not_make_a_waiting_slice_a_broken_one(cluster, namespace
         assert not history.deleted()
 
 
+def large_pod(name, size=1_450_000):
+    """What etcd still takes; each of its < comes back as six bytes."""
+    container = {"name": "c", "image": "i", "env": [{"name": "LARGE", "value": "<" * size}]}
+    metadata = {"name": name, "labels": {"ray.io/cluster": "somebody-elses"}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {"containers": [container]}}
+
+
+def test_one_pod_that_is_too_large_to_read_blinds_nobody_else(cluster, namespace, make_namespace, start_operator):
+    other_namespace = make_namespace()
+    operator = start_operator(cluster, webhook=False, watch_namespaces=[namespace, other_namespace])
+    ray = RayCluster.create(cluster, namespace, raycluster("ray", tpu_group()))
+    ray.wait_pods(workers=4)
+    pods = f"/api/v1/namespaces/{other_namespace}/pods"
+    cluster.api.post(pods, large_pod("large"))
+    assert len(cluster.api.raw("GET", f"{pods}/large")[1]) > 8 << 20
+    wait_until(lambda: "too large to be read" in operator.log(), "the Pod is told of")
+    assert f"namespace={other_namespace} name=large" in operator.log()
+    beside = RayCluster.create(cluster, other_namespace, raycluster("ray", tpu_group()))
+    beside.wait_pods(workers=4)
+    beside.run()
+
+    operator.terminate()
+    operator.start()  # now it is in the first list
+    ray.scale(2)
+    beside.scale(2)
+    ray.wait_pods(workers=8)
+    beside.wait_pods(workers=8)
+    assert operator.metric("ray_tpu_operator_cache_stale_seconds") == 0
+
+
 @pytest.mark.parametrize("service", ["ray-headless", "ray-head-svc"])
 def test_a_foreign_service_of_our_name_is_told_and_left_alone(cluster, namespace, controller, service):
     spec = {"selector": {"app": "somebody-elses"}, "ports": [{"port": 80}]}

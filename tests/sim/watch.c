@@ -95,6 +95,13 @@ kube_informer_error (const struct kube_informer *inf, struct error *err)
   *err = (struct error){ 0 };
 }
 
+int64_t
+kube_informer_trouble_ms (const struct kube_informer *inf)
+{
+  (void) inf;
+  return 0;
+}
+
 static void
 advance (struct kube_informer *inf, uint64_t rv)
 {

@@ -202,6 +202,57 @@ test_streams_refuse_garbage_and_giants (void **state)
     }
 }
 
+/* Tells what came of a value that does not fit. */
+static int
+collect_unfit (void *data, cJSON *value, bool last, struct error *err)
+{
+  struct seen *seen = data;
+
+  buf_str (&seen->text, "!");
+  return collect (data, value, last, err);
+}
+
+static void
+test_streams_go_on_behind_what_does_not_fit (void **state)
+{
+#define LARGE "\"0123456789012345678901234567890123456789\\\"}],[{\""
+  static const struct
+  {
+    enum json_stream_mode mode;
+    const char *bytes, *expect;
+  } cases[] = {
+    { JSON_STREAM_VALUES, "{\"a\":[{\"n\":1},{\"m\":2,\"x\":" LARGE "}],\"c\":[3]}{\"b\":1}",
+      "!{\"a\":[{\"n\":1},{\"m\":2}]};{\"b\":1};" },
+    { JSON_STREAM_LIST, "{\"items\":[{\"a\":1},{\"b\":{\"n\":2,\"x\":" LARGE "}},{\"c\":3}],\"k\":1}",
+      "{\"a\":1};!{\"b\":{\"n\":2}};{\"c\":3};{\"k\":1};" },
+    { JSON_STREAM_LIST, "{\"items\":[{\"a\":1,\"b\" 2},{\"c\":3}]}", "!{\"a\":1};{\"c\":3};{};" },
+  };
+#undef LARGE
+
+  (void) state;
+  for (size_t i = 0; i < ARRAY_LEN (cases); i++)
+    for (size_t cut = 1; cut <= strlen (cases[i].bytes); cut++)
+      {
+        struct seen seen = { 0 };
+        struct json_stream *s = json_stream_new (cases[i].mode, 50, collect, &seen);
+        struct error err = { 0 };
+
+        json_stream_on_unfit (s, collect_unfit);
+        for (size_t at = 0; at < strlen (cases[i].bytes); at += cut)
+          {
+            size_t n = strlen (cases[i].bytes) - at;
+
+            if (json_stream_feed (s, cases[i].bytes + at, n < cut ? n : cut, &err) < 0)
+              fail_msg ("%s", err.message);
+          }
+        assert_true (json_stream_at_boundary (s));
+        if (cut < 40) /* more at once, and more of the head is there */
+          assert_string_equal (buf_text (&seen.text), cases[i].expect);
+        json_stream_free (s);
+        buf_free (&seen.text);
+      }
+}
+
 /* ---- YAML ---- */
 
 static void
@@ -351,6 +402,7 @@ main (void)
     cmocka_unit_test (test_patches_apply_or_name_the_operation),
     cmocka_unit_test (test_streams_find_values_however_the_bytes_are_cut),
     cmocka_unit_test (test_streams_refuse_garbage_and_giants),
+    cmocka_unit_test (test_streams_go_on_behind_what_does_not_fit),
     cmocka_unit_test (test_yaml_reads_as_kubectl_does),
     cmocka_unit_test (test_broken_yaml_names_the_line),
     cmocka_unit_test (test_text_that_is_no_utf8_is_printed_as_a_mark_not_lost),

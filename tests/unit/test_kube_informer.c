@@ -293,6 +293,49 @@ pages_then_events (void **state)
   tear_down (&s);
 }
 
+/* An object of 9 MB, which nobody reads whole. Owned by the caller. */
+static char *
+giant (const char *name, const char *version)
+{
+  cleanup_free char *filler = xcalloc (9000001, 1);
+
+  memset (filler, 'x', 9000000);
+  return xasprintf ("{\"metadata\":{\"name\":\"%s\",\"resourceVersion\":\"%s\",\"uid\":\"u\"},\"spec\":\"%s\"}", name,
+                    version, filler);
+}
+
+static void
+send_giant (struct scene *scene, const char *type, const char *name, const char *version)
+{
+  cleanup_free char *object = giant (name, version);
+  cleanup_free char *event = xasprintf ("{\"type\":\"%s\",\"object\":%s}\n", type, object);
+
+  send_text (scene, 0, event);
+}
+
+static void
+an_object_too_large_to_read_hides_no_other (void **state)
+{
+  cleanup_free char *object = giant ("g", "2");
+  cleanup_free char *list = xasprintf ("{\"metadata\":{\"resourceVersion\":\"10\"},\"items\":[%s,%s,%s]}",
+                                       OBJECT ("a", "1"), object, OBJECT ("b", "3"));
+  struct scene s = { .fake.lists = { { .body = list } } };
+
+  (void) state;
+  set_up (&s);
+  wait_for_watch (&s, 1);
+  expect (&s.mirror, "begin@0 +a@1 +b@3 end@10 ");
+  assert_true (kube_informer_synced (s.informer));
+  send_giant (&s, "ADDED", "h", "11");
+  send_giant (&s, "MODIFIED", "a", "12"); /* what is not known any more must not be taken for what it was */
+  send_giant (&s, "DELETED", "b", "13");
+  send_text (&s, 0, EVENT ("ADDED", "c", "14"));
+  expect (&s.mirror, "begin@0 +a@1 +b@3 end@10 -h@11 at@11 -a@12 at@12 -b@13 at@13 +c@14 at@14 ");
+  assert_int_equal (watches_of (&s.fake), 1);
+  assert_int_equal (kube_informer_trouble_ms (s.informer), 0);
+  tear_down (&s);
+}
+
 static void
 events_may_be_split_at_any_byte (void **state)
 {
@@ -639,6 +682,7 @@ main (void)
 {
   const struct CMUnitTest tests[] = {
     cmocka_unit_test (pages_then_events),
+    cmocka_unit_test (an_object_too_large_to_read_hides_no_other),
     cmocka_unit_test (events_may_be_split_at_any_byte),
     cmocka_unit_test (a_watch_that_ends_goes_on_where_it_was),
     cmocka_unit_test (a_broken_watch_goes_on_where_it_was_and_says_so_meanwhile),

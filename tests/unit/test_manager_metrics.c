@@ -26,6 +26,7 @@ print_full (struct buf *out)
                                          .clusters = 3,
                                          .pods = 70,
                                          .services = 6,
+                                         .stale_ms = 1500,
                                          .queue = { .depth = 5, .oldest_ready_ms = 250 } };
   struct kube_client_stats client = { .retries = 9, .watch_starts = 6 };
   const struct admission_stats admission[2]
@@ -71,6 +72,7 @@ test_values_are_under_their_names (void **state)
     "ray_tpu_operator_cache_objects{kind=\"raycluster\"} 3",
     "ray_tpu_operator_cache_objects{kind=\"pod\"} 70",
     "ray_tpu_operator_cache_objects{kind=\"service\"} 6",
+    "ray_tpu_operator_cache_stale_seconds 1.5",
     "ray_tpu_operator_leader 1",
     "ray_tpu_operator_admission_reviews_total{webhook=\"pods\",verdict=\"allowed\"} 40",
     "ray_tpu_operator_admission_reviews_total{webhook=\"pods\",verdict=\"denied\"} 1",

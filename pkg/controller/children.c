@@ -15,7 +15,8 @@
 /* Of a conversation about one object at the most: create, refused; read; repair, conflict; read; repair. */
 #define MAX_ROUNDS 6
 /* Another controller that undoes our repairs, or deletes what we make, is answered this often at the most. It may be
- * the garbage collector, which knows before us that the RayCluster is gone. */
+ * the garbage collector, which knows before us that the RayCluster is gone. Nor is what somebody else must mend looked
+ * at, and complained of, more often. */
 #define REPAIR_INTERVAL_MS 2000
 /* What is not watched is looked at again after this long: within the resync of a ready cluster (300 s). */
 #define RECHECK_MS 240000
@@ -38,6 +39,7 @@ struct item
   enum step step;
   char *patch;   /* to be sent. Owned */
   bool absent;   /* it is known not to be there, or not as pods need it */
+  bool quiet;    /* its failure has been told of a moment ago */
   bool believed; /* there is reason to believe it is there: to fail in a look at it changes nothing */
 };
 
@@ -79,8 +81,11 @@ fail (struct work *w, struct item *item, const char *what, const char *action, c
   item->step = STEP_DONE;
   item->absent = true;
   r->failed = true;
-  controller_count (w->c, &w->c->stats.failures, 1);
-  tell (w, item, KUBE_EVENT_WARNING, what, action, message);
+  if (!item->quiet)
+    {
+      controller_count (w->c, &w->c->stats.failures, 1);
+      tell (w, item, KUBE_EVENT_WARNING, what, action, message);
+    }
   if (item->child->gate == RAY_GATE_NONE || r->failure.reason != NULL)
     return;
   snprintf (r->failure_text, sizeof (r->failure_text), "%s", message);
@@ -97,6 +102,19 @@ fail_repair (struct work *w, struct item *item, const char *message)
   tell (w, item, KUBE_EVENT_WARNING, "FailedToUpdate", "Update", message);
 }
 
+/* A failure that only somebody else can end. `also`: a reason of its own beside that of all children; NULL: none. */
+static void
+fail_refused (struct work *w, struct item *item, const char *also, const char *message)
+{
+  fail (w, item, "FailedToCreate", "Create", message);
+  if (item->quiet)
+    return;
+  if (also != NULL)
+    report_event (w->c, w->cluster, KUBE_EVENT_WARNING, also, "Create", message);
+  item->memo = (struct cache_memo){ .refused_ms = clock_mono_ms () };
+  cache_memo_set (w->c->cache, w->key, item->id, &item->memo);
+}
+
 static void
 fail_foreign (struct work *w, struct item *item)
 {
@@ -106,9 +124,7 @@ fail_foreign (struct work *w, struct item *item)
                    item->type->kind, w->cluster->namespace, item->name);
   bool policy = item->child->kind == RAY_CHILD_NETWORK_POLICY;
 
-  fail (w, item, "FailedToCreate", "Create", message);
-  if (policy)
-    report_event (w->c, w->cluster, KUBE_EVENT_WARNING, "NetworkPolicyNameCollision", "Create", message);
+  fail_refused (w, item, policy ? "NetworkPolicyNameCollision" : NULL, message);
 }
 
 static void
@@ -117,10 +133,9 @@ fail_missing (struct work *w, struct item *item)
   cleanup_free char *message
       = xasprintf ("%s %s/%s, which the RayCluster names, does not exist: create it, or leave its name out of the spec",
                    item->type->kind, w->cluster->namespace, item->name);
+  bool account = item->child->kind == RAY_CHILD_SERVICE_ACCOUNT;
 
-  if (item->child->kind == RAY_CHILD_SERVICE_ACCOUNT)
-    report_event (w->c, w->cluster, KUBE_EVENT_WARNING, "AutoscalerServiceAccountNotFound", "Create", message);
-  fail (w, item, "FailedToCreate", "Create", message);
+  fail_refused (w, item, account ? "AutoscalerServiceAccountNotFound" : NULL, message);
 }
 
 /* ---- remembering ---- */
@@ -148,6 +163,7 @@ settle (struct work *w, struct item *item, const cJSON *live)
   item->memo.version = version_of (live);
   item->memo.hash = item->child->hash;
   item->memo.checked_ms = clock_mono_ms ();
+  item->memo.refused_ms = 0;
   cache_memo_set (w->c->cache, w->key, item->id, &item->memo);
 }
 
@@ -217,13 +233,27 @@ step_later (struct work *w, int64_t wait_ms)
   return STEP_DONE;
 }
 
+/* Pods go on waiting, with the same words. */
+static enum step
+fail_again (struct work *w, struct item *item)
+{
+  item->quiet = true;
+  if (item->child->external)
+    fail_missing (w, item);
+  else
+    fail_foreign (w, item);
+  return step_later (w, item->memo.refused_ms + REPAIR_INTERVAL_MS - clock_mono_ms ());
+}
+
 static enum step
 first_step (struct work *w, struct item *item)
 {
-  bool known = cache_memo_get (w->c->cache, w->key, item->id, &item->memo);
+  bool known = cache_memo_get (w->c->cache, w->key, item->id, &item->memo) && item->memo.refused_ms == 0;
   int64_t wait = item->memo.written_ms ? item->memo.written_ms + REPAIR_INTERVAL_MS - clock_mono_ms () : 0;
   struct seen seen;
 
+  if (item->memo.refused_ms != 0 && clock_mono_ms () - item->memo.refused_ms < REPAIR_INTERVAL_MS)
+    return fail_again (w, item);
   if (!is_watched (item->child))
     return first_step_unwatched (w, item, known);
   if (!find_seen (w, item->child->kind, item->name, &seen))

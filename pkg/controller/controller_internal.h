@@ -104,11 +104,12 @@ int64_t cache_status_time (struct cache *cache, const char *key);
 void cache_set_status_time (struct cache *cache, const char *key, int64_t mono_ms);
 
 /* What is remembered of one owned object, under "plural/name", for as long as its cluster is known: that it is as it
- * should be. */
+ * should be, or cannot be made so. */
 struct cache_memo
 {
   uint64_t version, hash;         /* of the live object when it was last right, and of the wish it was compared with */
   int64_t checked_ms, written_ms; /* monotonic; 0: never */
+  int64_t refused_ms;             /* when only somebody else could help; then there is no version and hash */
 };
 bool cache_memo_get (struct cache *cache, const char *key, const char *id, struct cache_memo *memo);
 void cache_memo_set (struct cache *cache, const char *key, const char *id, const struct cache_memo *memo);

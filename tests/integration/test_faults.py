@@ -1,5 +1,7 @@
 """What goes wrong around the operator: quota, foreign objects, Pods that do not go, an API server that is not there."""
 
+import datetime
+
 import pytest
 
 from cluster import wait_until
@@ -96,6 +98,20 @@ def test_a_restart_does_not_make_a_waiting_slice_a_broken_one(cluster, namespace
         assert not history.deleted()
 
 
+def warned_at(operator, reason):
+    """When the log told of it."""
+    lines = (line.split(" ", 2) for line in operator.log().splitlines() if f"reason={reason}" in line)
+    return [datetime.datetime.fromisoformat(at.rstrip("Z")) for at, *_ in lines]
+
+
+def assert_patient(operator, reason):
+    """What nobody but a user can mend is not complained of many times a second."""
+    wait_until(lambda: len(warned_at(operator, reason)) >= 3, f"{reason} three times", timeout=60)
+    told = warned_at(operator, reason)
+    gaps = [(b - a).total_seconds() for a, b in zip(told, told[1:])]
+    assert min(gaps) >= 1.9, gaps
+
+
 def large_pod(name, size=1_450_000):
     """What etcd still takes; each of its < comes back as six bytes."""
     container = {"name": "c", "image": "i", "env": [{"name": "LARGE", "value": "<" * size}]}
@@ -139,6 +155,7 @@ def test_a_foreign_service_of_our_name_is_told_and_left_alone(cluster, namespace
     for word in (f"{namespace}/{service}", "does not belong to this RayCluster", "delete or rename it"):
         assert word in condition["message"]
         assert word in note
+    assert_patient(controller, "FailedToCreateService")
     other = RayCluster.create(cluster, namespace, raycluster("other", tpu_group()))
     other.wait_pods(workers=4)
     other.wait_condition("ReplicaFailure")

@@ -257,7 +257,7 @@ get_object (struct batch *b, const char *plural, const char *name, struct kube_r
   cleanup_free char *path = kube_object_path ("/api/v1", b->cluster->namespace, plural, name);
   struct kube_request request = { .verb = KUBE_GET, .path = path };
 
-  controller_request (b->c, &request, response);
+  controller_request (b->c, b->term, &request, response);
 }
 
 /* Whether the pod that has the name is the very host we wanted to create: an earlier create of ours whose answer was
@@ -315,7 +315,7 @@ retry_under_other_name (struct batch *b, size_t i)
       ray_op_rename (op, b->cluster, attempt);
       if (!may_go_on (b) || make_pod (b, op, &request) < 0)
         return;
-      controller_request (b->c, &request, &response);
+      controller_request (b->c, b->term, &request, &response);
       free (request.path);
       free (request.body);
       b->taken[i] = false;

@@ -46,6 +46,7 @@ struct item
 struct work
 {
   struct controller *c;
+  unsigned term; /* of the pass */
   const struct ray_cluster *cluster;
   const struct cache_snapshot *snapshot;
   struct children_result *result;
@@ -428,7 +429,7 @@ batch_make (void *data, size_t i, struct kube_request *request)
   struct item *item = &w->items[w->asked[i]];
   int ret;
 
-  if (!controller_leads (w->c))
+  if (!controller_in_term (w->c, w->term))
     return -ECANCELED;
   ret = steps[item->step].make (w, item, request);
   controller_bound (request);
@@ -447,7 +448,7 @@ batch_done (void *data, size_t i, struct kube_response *response)
 static void
 converse (struct work *w)
 {
-  for (int round = 0; round < MAX_ROUNDS && controller_leads (w->c); round++)
+  for (int round = 0; round < MAX_ROUNDS && controller_in_term (w->c, w->term); round++)
     {
       size_t n = 0;
 
@@ -501,16 +502,16 @@ end (struct work *w)
 }
 
 void
-children_apply (struct controller *c, const struct ray_cluster *cluster, const struct cache_snapshot *snapshot,
-                struct children_result *result)
+children_apply (struct controller *c, unsigned term, const struct ray_cluster *cluster,
+                const struct cache_snapshot *snapshot, struct children_result *result)
 {
   cleanup_children struct ray_children children = { 0 };
-  struct work w = { .c = c, .cluster = cluster, .snapshot = snapshot, .result = result };
+  struct work w = { .c = c, .term = term, .cluster = cluster, .snapshot = snapshot, .result = result };
 
   *result = (struct children_result){ 0 };
   ray_children_make (&children, cluster, &c->options.ray);
   begin (&w, &children);
   converse (&w);
-  result->failed |= !children_prune (c, cluster, snapshot, &children);
+  result->failed |= !children_prune (c, term, cluster, snapshot, &children);
   end (&w);
 }

@@ -6,6 +6,7 @@
 struct pruning
 {
   struct controller *c;
+  unsigned term; /* of the pass */
   const struct ray_cluster *cluster;
   const struct ray_children *desired;
   bool failed;
@@ -31,7 +32,7 @@ delete_one (struct pruning *p, enum ray_child_kind kind, const char *name, const
   struct kube_request request = { .verb = KUBE_DELETE, .path = path, .body = body };
   bool ok;
 
-  controller_request (p->c, &request, &response);
+  controller_request (p->c, p->term, &request, &response);
   if (response.status == 404 || response.status == 409)
     return; /* gone already, or another object by now */
   ok = kube_ok (&response);
@@ -50,10 +51,10 @@ is_ours (const struct pruning *p, bool prunable, bool deleting, const char *owne
 }
 
 bool
-children_prune (struct controller *c, const struct ray_cluster *cluster, const struct cache_snapshot *snapshot,
-                const struct ray_children *desired)
+children_prune (struct controller *c, unsigned term, const struct ray_cluster *cluster,
+                const struct cache_snapshot *snapshot, const struct ray_children *desired)
 {
-  struct pruning p = { .c = c, .cluster = cluster, .desired = desired };
+  struct pruning p = { .c = c, .term = term, .cluster = cluster, .desired = desired };
 
   for (size_t i = 0; i < snapshot->observed.nservices; i++)
     {

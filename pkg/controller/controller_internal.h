@@ -172,8 +172,10 @@ controller_delete_body (const char *uid); /* DeleteOptions for the object with t
 /* What every request of a pass has: it is the leader's alone, and a look at an object is short and not for any price.
  */
 void controller_bound (struct kube_request *request);
-/* kube_do for passes: nothing is sent without leading, however long the request waits for its turn. */
-void controller_request (struct controller *c, const struct kube_request *request, struct kube_response *response);
+/* kube_do for passes: nothing is sent without leading, however long the request waits for its turn, nor in another term
+ * than the one in which the pass began. */
+void controller_request (struct controller *c, unsigned term, const struct kube_request *request,
+                         struct kube_response *response);
 
 /* ---- apply.c ---- */
 
@@ -205,14 +207,14 @@ struct children_result
 };
 
 /* Makes what is missing, repairs what differs, deletes what is not desired any more. */
-void children_apply (struct controller *c, const struct ray_cluster *cluster, const struct cache_snapshot *snapshot,
-                     struct children_result *result);
+void children_apply (struct controller *c, unsigned term, const struct ray_cluster *cluster,
+                     const struct cache_snapshot *snapshot, struct children_result *result);
 
 /* ---- children_prune.c ---- */
 
 /* Deletes what the cluster owns, we have made, and it asks for no longer. False when something is left to be tried. */
-bool children_prune (struct controller *c, const struct ray_cluster *cluster, const struct cache_snapshot *snapshot,
-                     const struct ray_children *desired);
+bool children_prune (struct controller *c, unsigned term, const struct ray_cluster *cluster,
+                     const struct cache_snapshot *snapshot, const struct ray_children *desired);
 
 /* ---- teardown.c ---- */
 
@@ -225,8 +227,8 @@ struct teardown_result
 
 /* The finalizer of clusters that keep state in Redis. True when the pass ends with it: the cluster is being deleted, or
  * its finalizer has just been written. */
-bool teardown_run (struct controller *c, const struct ray_cluster *cluster, const struct ray_observed *observed,
-                   struct teardown_result *result);
+bool teardown_run (struct controller *c, unsigned term, const struct ray_cluster *cluster,
+                   const struct ray_observed *observed, struct teardown_result *result);
 
 /* ---- report.c ---- */
 

@@ -105,7 +105,7 @@ note_failure (struct pass *p)
 static void
 plan_and_apply (struct pass *p, const struct cache_snapshot *snapshot)
 {
-  children_apply (p->c, &p->cluster, snapshot, &p->children);
+  children_apply (p->c, p->term, &p->cluster, snapshot, &p->children);
   ray_plan_make (&p->plan, &p->cluster, &snapshot->observed, &p->c->options.plan, clock_wall_ms ());
   if (p->children.gate != RAY_GATE_NONE)
     ray_plan_hold (&p->plan, p->children.gate == RAY_GATE_PODS);
@@ -127,7 +127,7 @@ write_status (struct pass *p, cJSON *patch)
   /* The uid guards against writing to a successor of the same name. */
   json_set_str (json_obj (patch, "metadata"), "uid", p->cluster.uid);
   request.body = body = json_print (patch);
-  controller_request (p->c, &request, &response);
+  controller_request (p->c, p->term, &request, &response);
   cache_set_status_time (p->c->cache, p->key, clock_mono_ms ());
   controller_count (p->c, &p->c->stats.status_writes, 1);
   p->status_written = kube_ok (&response);
@@ -156,7 +156,7 @@ update_status (struct pass *p)
   patch = ray_status_patch (&p->cluster, status, now);
   if (patch == NULL)
     return;
-  p->status_late = !controller_leads (p->c) || (last != 0 && clock_mono_ms () - last < STATUS_INTERVAL_MS);
+  p->status_late = !controller_in_term (p->c, p->term) || (last != 0 && clock_mono_ms () - last < STATUS_INTERVAL_MS);
   if (!p->status_late)
     write_status (p, patch);
 }
@@ -216,7 +216,7 @@ settle_doubts (struct pass *p)
       if (pod == NULL)
         return true;
       request.path = path = kube_object_path ("/api/v1", namespace, "pods", pod);
-      controller_request (p->c, &request, &response);
+      controller_request (p->c, p->term, &request, &response);
       if (kube_ok (&response))
         controller_observe (p->c, CACHE_POD, response.body);
       else if (response.status != 404)
@@ -231,7 +231,7 @@ tear_down (struct pass *p, const struct cache_snapshot *snapshot)
 {
   struct teardown_result result;
 
-  p->ended = teardown_run (p->c, &p->cluster, &snapshot->observed, &result);
+  p->ended = teardown_run (p->c, p->term, &p->cluster, &snapshot->observed, &result);
   if (p->ended && result.retry)
     kube_queue_retry (p->c->queue, p->key);
   else if (p->ended)

@@ -29,11 +29,12 @@ controller_bound (struct kube_request *request)
 }
 
 void
-controller_request (struct controller *c, const struct kube_request *request, struct kube_response *response)
+controller_request (struct controller *c, unsigned term, const struct kube_request *request,
+                    struct kube_response *response)
 {
   struct kube_request bounded = *request;
 
-  if (!controller_leads (c))
+  if (!controller_in_term (c, term))
     {
       *response = (struct kube_response){ 0 };
       error_set (&response->error, ECANCELED, "%s %s: not sent: the lease is lost", kube_verb_name (request->verb),

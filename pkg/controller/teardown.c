@@ -14,6 +14,7 @@
 struct work
 {
   struct controller *c;
+  unsigned term; /* of the pass */
   const struct ray_cluster *cluster;
   const struct ray_observed *observed;
   enum ray_job_state job;
@@ -63,7 +64,7 @@ write_finalizers (struct work *w, bool add)
     json_push_str (list, RAY_FINALIZER_REDIS);
   json_set_copy (into, "resourceVersion", json_get (meta, "resourceVersion"));
   request.body = body = json_print (patch);
-  controller_request (w->c, &request, &response);
+  controller_request (w->c, w->term, &request, &response);
   if (kube_ok (&response))
     {
       controller_observe (w->c, CACHE_CLUSTER, response.body);
@@ -101,7 +102,7 @@ look_at_job (struct work *w)
 
   ray_redis_cleanup_name (name, w->cluster);
   request.path = path = job_path (w, name);
-  controller_request (w->c, &request, &response);
+  controller_request (w->c, w->term, &request, &response);
   if (response.status != 404 && !kube_ok (&response))
     {
       fail (w, "FailedToCreateRedisCleanupJob", "Cleanup", response.error.message);
@@ -129,7 +130,7 @@ create_job (struct work *w)
   if (ray_build_redis_cleanup_job (&job, w->cluster, &w->c->options.ray, &err) == 0)
     {
       request.body = body = json_print (job);
-      controller_request (w->c, &request, &response);
+      controller_request (w->c, w->term, &request, &response);
       err = response.error;
     }
   if (kube_ok (&response))
@@ -155,7 +156,7 @@ delete_pods (struct work *w)
   struct applied applied = { 0 };
 
   ray_plan_delete_all (&plan, w->cluster, w->observed, "the cluster is being deleted");
-  apply_plan (w->c, w->cluster, &plan, atomic_load (&w->c->term), false, &applied);
+  apply_plan (w->c, w->cluster, &plan, w->term, false, &applied);
   report_applied (w->c, w->cluster, &plan, &applied);
   if (applied.failure.reason == NULL && applied.deleted_heads + applied.deleted_workers > 0)
     w->result->requeue_ms = AGAIN_MS;
@@ -207,16 +208,16 @@ is_last (enum ray_teardown_step step)
 }
 
 bool
-teardown_run (struct controller *c, const struct ray_cluster *cluster, const struct ray_observed *observed,
-              struct teardown_result *result)
+teardown_run (struct controller *c, unsigned term, const struct ray_cluster *cluster,
+              const struct ray_observed *observed, struct teardown_result *result)
 {
-  struct work w = { .c = c, .cluster = cluster, .observed = observed, .result = result };
+  struct work w = { .c = c, .term = term, .cluster = cluster, .observed = observed, .result = result };
   struct ray_teardown t = decide (&w);
 
   *result = (struct teardown_result){ 0 };
   if (t.step == RAY_TEARDOWN_NOTHING)
     return cluster->deleting;
-  for (int i = 0; i < MAX_STEPS && controller_leads (c); i++, t = decide (&w))
+  for (int i = 0; i < MAX_STEPS && controller_in_term (c, term); i++, t = decide (&w))
     {
       take_step (&w, &t);
       if (result->retry)
@@ -224,7 +225,7 @@ teardown_run (struct controller *c, const struct ray_cluster *cluster, const str
       if (is_last (t.step) || result->retry || result->requeue_ms > 0)
         break;
     }
-  if (!controller_leads (c))
+  if (!controller_in_term (c, term))
     back_off (&w); /* what was left undone may be this one's to do again */
   return true;
 }

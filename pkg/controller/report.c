@@ -50,10 +50,22 @@ static const struct summary
     "Deleted worker Pod", "Deleted worker Pods" },
 };
 
+/* The same pass writes the annotation anew, so that this is said once. */
+static void
+report_unsound_ledger (struct controller *c, const struct ray_cluster *cluster)
+{
+  report_event (c, cluster, KUBE_EVENT_WARNING, "InvalidSlicesAnnotation", "Repair",
+                "metadata.annotations[\"" RAY_ANNOTATION_SLICES
+                "\"] is not as the operator writes it: what could not be read is forgotten, and a slice that was "
+                "complete may count as still forming; leave this annotation to the operator");
+}
+
 void
 report_applied (struct controller *c, const struct ray_cluster *cluster, const struct ray_plan *plan,
                 const struct applied *applied)
 {
+  if (plan->ledger_unsound)
+    report_unsound_ledger (c, cluster);
   for (size_t i = 0; i < ARRAY_LEN (summaries); i++)
     {
       const struct summary *s = &summaries[i];

@@ -200,7 +200,8 @@ ray_plan_make (struct ray_plan *plan, const struct ray_cluster *cluster, const s
   *plan = (struct ray_plan){ 0 };
   if (cluster->deleting || cluster->managed_elsewhere)
     return;
-  ray_ledger_parse (&p.ledger, text);
+  plan->ledger_unsound = !ray_ledger_parse (&p.ledger, text);
+  p.ledger.changed = plan->ledger_unsound;
   ray_ledger_retain (&p.ledger, cluster);
   plan_pods (&p);
   if (p.ledger.changed)

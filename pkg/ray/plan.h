@@ -122,8 +122,9 @@ struct ray_plan
 {
   struct ray_op *ops; /* by stage */
   size_t nops, cap;
-  char *ledger;       /* new annotation value, NULL: unchanged */
-  int64_t requeue_ms; /* look again after this long even if nothing happens; 0: no need */
+  char *ledger;        /* new annotation value, NULL: unchanged */
+  bool ledger_unsound; /* somebody else wrote to the annotation: what was not understood of it is dropped */
+  int64_t requeue_ms;  /* look again after this long even if nothing happens; 0: no need */
 };
 
 struct ray_plan_options

@@ -2,6 +2,8 @@
 #ifndef RAY_PLAN_INTERNAL_H
 #define RAY_PLAN_INTERNAL_H
 
+#include <uthash.h>
+
 #include "ray/plan.h"
 
 /* ---- ledger.c ---- */
@@ -12,30 +14,32 @@ struct ray_ledger_entry
   bool complete; /* every host existed at the same time once */
 };
 
-struct ray_ledger_slot
+/* `count` indices of one kind from `index` on. */
+struct ray_ledger_run
 {
-  uint32_t index;
+  uint32_t index, count;
   struct ray_ledger_entry entry;
 };
 
 struct ray_ledger_group
 {
   char *name;
-  struct ray_ledger_slot *slots; /* by replica index, ascending; what is not there is {0, false} */
+  struct ray_ledger_run *runs; /* by replica index, ascending and apart; what is not there is {0, false} */
   size_t count, cap;
+  UT_hash_handle hh;
 };
 
 struct ray_ledger
 {
-  struct ray_ledger_group *groups;
-  size_t count, cap;
+  struct ray_ledger_group *groups; /* uthash, by name */
   bool changed;
 };
 
 /* "v6e-16=0c,2c,,1,500:0c*40;headgroup=1": per group, by index, the incarnation and a c once complete. "500:" leaps to
  * an index, "*40" is so many of the same. What does not parse is treated as absent: names may then repeat, nothing
- * worse. */
-void ray_ledger_parse (struct ray_ledger *ledger, const char *text);
+ * worse. Anybody who may edit the cluster may write this text: memory and time are those of its length, whatever it
+ * says. Returns false when something was dropped, which no text of ours is. */
+bool ray_ledger_parse (struct ray_ledger *ledger, const char *text);
 /* At most RAY_LEDGER_MAX bytes, half of what all annotations of an object may have together: should it ever be more,
  * first the incarnations of slices that were never complete go, then the highest indices. */
 #define RAY_LEDGER_MAX (128 * 1024)

@@ -1014,6 +1014,29 @@ test_a_ledger_that_is_full_is_not_written_for_ever (void **state)
   world_free (&w);
 }
 
+/* The annotation is anybody's to write who may edit the cluster. */
+static void
+test_a_ledger_of_nonsense_is_dropped_and_told_once (void **state)
+{
+  static const char *const texts[] = { "nonsense", "cpu=5:1,3:2", "cpu=1;cpu=2", "cpu=1*999999999" };
+  struct world w;
+
+  (void) state;
+  for (size_t i = 0; i < ARRAY_LEN (texts); i++)
+    {
+      world_init (&w, two_groups);
+      json_set_str (json_obj (json_obj (w.object, "metadata"), "annotations"), RAY_ANNOTATION_SLICES, texts[i]);
+      world_plan (&w);
+      assert_true (w.plan.ledger_unsound);
+      assert_int_equal (world_ops (&w, RAY_OP_WRITE_LEDGER), 1);
+      world_apply (&w, NULL, NULL);
+      world_plan (&w);
+      assert_false (w.plan.ledger_unsound);
+      world_settle (&w);
+      world_free (&w);
+    }
+}
+
 /* ---- random histories ---- */
 
 static uint32_t
@@ -1179,6 +1202,7 @@ main (void)
     cmocka_unit_test (test_absurd_replicas_make_a_bounded_plan),
     cmocka_unit_test (test_clusters_that_are_not_ours_to_touch_get_no_plan),
     cmocka_unit_test (test_a_ledger_that_is_full_is_not_written_for_ever),
+    cmocka_unit_test (test_a_ledger_of_nonsense_is_dropped_and_told_once),
     cmocka_unit_test (test_random_histories_keep_the_invariants_and_come_to_rest),
   };
 

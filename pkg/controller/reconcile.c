@@ -31,7 +31,8 @@ struct pass
   struct applied applied;
   struct ray_failure failure; /* of both */
   char failure_text[2 * sizeof (((struct applied *) NULL)->failure_text)];
-  bool in_doubt; /* about what exists: nothing was planned */
+  bool waits_for_orphan; /* that is all that `failure` says */
+  bool in_doubt;         /* about what exists: nothing was planned */
   bool status_failed, status_late, status_written;
   bool ready;
   bool ended; /* by its teardown, or before a first look: no status, and the key is scheduled */
@@ -102,6 +103,29 @@ note_failure (struct pass *p)
   p->failure.message = p->failure_text;
 }
 
+/* Not a failure of ours, and nothing to try again: the pods wait until it goes. Told once, and in the status for as
+ * long as it is so. */
+static void
+note_orphan (struct pass *p)
+{
+  const cJSON *told = json_find (json_get (p->cluster.object, "status", "conditions"), "type", "ReplicaFailure");
+  const struct ray_group *group = p->plan.orphan_group;
+
+  if (p->plan.orphan == NULL || p->failure.reason != NULL)
+    return;
+  snprintf (
+      p->failure_text, sizeof (p->failure_text),
+      "Pod %s (%zu in all) has the labels of group %s and no controller owner, as kubectl delete --cascade=orphan "
+      "leaves Pods behind: no other Pod is made in its place, because both would answer to the same names; "
+      "delete it: kubectl delete pod -n %s %s",
+      p->plan.orphan->name, p->plan.norphans, group->name, p->cluster.namespace, p->plan.orphan->name);
+  p->failure
+      = (struct ray_failure){ group->is_head ? "FailedCreateHeadPod" : "FailedCreateWorkerPod", p->failure_text };
+  p->waits_for_orphan = true;
+  if (!text_eq (json_str (told, "message"), p->failure_text))
+    report_event (p->c, &p->cluster, KUBE_EVENT_WARNING, "OrphanedPodInTheWay", "Create", p->failure_text);
+}
+
 static void
 plan_and_apply (struct pass *p, const struct cache_snapshot *snapshot)
 {
@@ -112,6 +136,7 @@ plan_and_apply (struct pass *p, const struct cache_snapshot *snapshot)
   apply_plan (p->c, &p->cluster, &p->plan, p->term, failed_before (&p->cluster), &p->applied);
   report_applied (p->c, &p->cluster, &p->plan, &p->applied);
   note_failure (p);
+  note_orphan (p);
 }
 
 static void
@@ -174,7 +199,8 @@ static enum controller_result
 schedule (struct pass *p)
 {
   struct kube_queue *queue = p->c->queue;
-  bool failed = p->failure.reason != NULL || p->status_failed || p->children.failed || p->in_doubt;
+  bool failed
+      = (p->failure.reason != NULL && !p->waits_for_orphan) || p->status_failed || p->children.failed || p->in_doubt;
 
   /* An old picture is soon mended by the watch; should that be down, the backoff keeps us from asking for ever. */
   if (failed || p->applied.conflict)

@@ -275,6 +275,12 @@ ray_pod_owned (const struct ray_pod *pod, const struct ray_cluster *cluster)
 }
 
 bool
+ray_pod_orphaned (const struct ray_pod *pod)
+{
+  return *pod->owner_uid == '\0';
+}
+
+bool
 ray_pod_of_predecessor (const struct ray_pod *pod, const struct ray_cluster *cluster)
 {
   return pod->cluster_owned && !ray_pod_owned (pod, cluster);

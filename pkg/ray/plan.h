@@ -6,7 +6,7 @@
  * one. A slice that was never complete is forming and gets its missing hosts; one that was complete and lost a host is
  * broken and is replaced whole. A slice's index is reserved while any pod carries it, but no longer than
  * `terminating_timeout_ms` past a pod's deletion deadline; a pod of an earlier RayCluster of the same name counts, too,
- * for its hosts' names are the same.
+ * and an orphan, for their hosts' names are the same.
  *
  * The ledger. What must survive a restart and cannot be read off the pods is kept in one annotation of the RayCluster:
  * per group and index the incarnation (so that a replacement has other names than what it replaces) and whether the
@@ -95,6 +95,9 @@ struct ray_observed
 bool ray_pod_owned (const struct ray_pod *pod, const struct ray_cluster *cluster);
 /* A predecessor's is of an earlier cluster of this name: the garbage collector's to delete, not ours. */
 bool ray_pod_of_predecessor (const struct ray_pod *pod, const struct ray_cluster *cluster);
+/* An orphan has no controller owner: its RayCluster was deleted with --cascade=orphan, say. No controller deletes it.
+ */
+bool ray_pod_orphaned (const struct ray_pod *pod);
 
 /* ---- what to do ---- */
 
@@ -122,9 +125,12 @@ struct ray_plan
 {
   struct ray_op *ops; /* by stage */
   size_t nops, cap;
-  char *ledger;        /* new annotation value, NULL: unchanged */
-  bool ledger_unsound; /* somebody else wrote to the annotation: what was not understood of it is dropped */
-  int64_t requeue_ms;  /* look again after this long even if nothing happens; 0: no need */
+  char *ledger;                 /* new annotation value, NULL: unchanged */
+  bool ledger_unsound;          /* somebody else wrote to the annotation: what was not understood of it is dropped */
+  const struct ray_pod *orphan; /* holds a place that is wanted, NULL: none */
+  const struct ray_group *orphan_group;
+  size_t norphans;
+  int64_t requeue_ms; /* look again after this long even if nothing happens; 0: no need */
 };
 
 struct ray_plan_options

@@ -112,19 +112,30 @@ start_slice (struct ray_planner *p, const struct ray_group *group, int64_t index
       }
 }
 
-/* Until when a pod holds its index, whoever made it; INT64_MAX: as long as it is there. A predecessor's does, too: its
- * host names are the same. One of ours that should be gone makes room by another index (given_up), but for a head,
- * which has none: the next has a new name by its incarnation. */
+/* Until when a pod holds its index, whoever made it; INT64_MAX: as long as it is there. A predecessor's does, too, and
+ * one that its deletion has left without an owner: their host names are the same. One of ours that should be gone makes
+ * room by another index (given_up), but for a head, which has none: the next has a new name by its incarnation. */
 static int64_t
 holds_until (const struct ray_planner *p, const struct ray_group *group, const struct ray_pod *pod)
 {
   bool owned = ray_pod_owned (pod, p->cluster);
 
-  if (!owned && !ray_pod_of_predecessor (pod, p->cluster))
+  if (!owned && !ray_pod_of_predecessor (pod, p->cluster) && !ray_pod_orphaned (pod))
     return 0;
   if (pod->deletion_ms == 0 || (owned && !group->is_head))
     return INT64_MAX;
   return pod->deletion_ms + p->options->terminating_timeout_ms;
+}
+
+/* Nobody will delete it: to be told, where a pod is missing for it. */
+static void
+note_orphan (struct ray_planner *p, const struct ray_group *group, const struct ray_pod *pod)
+{
+  if (p->plan->norphans++ == 0)
+    {
+      p->plan->orphan = pod;
+      p->plan->orphan_group = group;
+    }
 }
 
 /* Indices that some existing pod carries, as a bitmap over [0, size); sets the alarm for the next that is given up. */
@@ -142,6 +153,8 @@ reserved_indices (struct ray_planner *p, const struct ray_group *group, size_t s
       if (!same || index < 0 || (size_t) index >= size || until <= p->now_ms)
         continue;
       reserved[index] = 1;
+      if (ray_pod_orphaned (pod) && pod->deletion_ms == 0 && index < group->replicas)
+        note_orphan (p, group, pod);
       if (until != INT64_MAX)
         requeue_after (p, until - p->now_ms);
     }

@@ -205,6 +205,27 @@ def test_a_deleted_raycluster_takes_everything_with_it(cluster, namespace, contr
         again.run()
 
 
+def test_pods_left_without_an_owner_are_not_doubled(cluster, namespace, controller):
+    with watch_pods(cluster, namespace):
+        ray = create(cluster, namespace)
+        ray.run()
+        left, services = uids(ray.pods()), ray.services()
+        ray.delete(propagation="Orphan")
+        wait_until(lambda: not cluster.exists("raycluster", ray.name, namespace), "the RayCluster is gone")
+        for service in services:
+            cluster.delete("services", service, namespace)
+
+        again = RayCluster.create(cluster, namespace, raycluster("ray", tpu_group(SLICE)))
+        again.wait_event("OrphanedPodInTheWay", "no controller owner", "kubectl delete pod")
+        again.wait_condition("ReplicaFailure", status="True", reason="FailedCreateHeadPod")
+        assert uids(again.pods(live=False)) == left, "nothing is made beside them, and they are left alone"
+
+        for pod in again.pods():
+            cluster.delete("pods", pod["metadata"]["name"], namespace, grace=0)
+        assert_whole_slices(again.wait_pods(workers=4), {(SLICE, 0): 4})
+        again.wait_condition("ReplicaFailure")
+
+
 def test_the_check_of_every_moment_notices_two_pods_in_one_place(cluster, namespace):
     """No operator: this is about watch_pods, on which this file stands."""
     labels = {

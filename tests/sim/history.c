@@ -347,6 +347,19 @@ tight_quota (void)
   return n;
 }
 
+/* The user does as the operator says. */
+static void
+remove_orphans (void)
+{
+  for (size_t i = sim->nobjects; i-- > 0;)
+    {
+      const struct object *object = sim->objects[i];
+
+      if (object->foreign && object->now->pod != NULL && ray_pod_orphaned (object->now->pod))
+        server_remove (sim->objects[i]);
+    }
+}
+
 /* The faults end; one operator is left, the old one or a new one; dead nodes come back, or stay dead for ever. */
 static void
 make_peace (void)
@@ -354,6 +367,7 @@ make_peace (void)
   sim_trace ("peace");
   sim->calm = true;
   sim->denied = false;
+  remove_orphans ();
   if (sim_chance (500))
     memset (sim->node_dead, 0, sizeof (sim->node_dead));
   sim->node_dead[0] = false; /* somewhere pods must be able to run */

@@ -73,6 +73,7 @@ enum mistake
   KEEPS_SURPLUS,
   NEVER_RECREATES,
   FORGETS_PREDECESSOR,
+  FORGETS_ORPHANS,
   FORGETS_GONE,
   WAITS_FOR_NOTHING,
   PROTECTS_NOTHING,
@@ -98,6 +99,7 @@ const struct mutation sim_mutations[] = {
   [KEEPS_SURPLUS] = { "scale-down does not happen", "were asked for" },
   [NEVER_RECREATES] = { "a changed spec recreates nothing", "is not of the spec" },
   [FORGETS_PREDECESSOR] = { "pods of an earlier cluster hold no index", "still carries it|the same worker id" },
+  [FORGETS_ORPHANS] = { "pods without an owner hold no index", "same replica index|the same worker id" },
   [FORGETS_GONE] = { "pods that went too soon are forgotten", "comes back under the name" },
   [WAITS_FOR_NOTHING] = { "pods do not wait for what they need", "before its token" },
   [PROTECTS_NOTHING] = { "no finalizer is added", "before the finalizer" },
@@ -221,6 +223,7 @@ static bool
 is_overlooked (const struct ray_pod *pod, const struct ray_cluster *cluster)
 {
   return (sim->mutation == IGNORES_TERMINATING && pod->deletion_ms != 0)
+         || (sim->mutation == FORGETS_ORPHANS && ray_pod_orphaned (pod))
          || (sim->mutation == FORGETS_PREDECESSOR && ray_pod_of_predecessor (pod, cluster));
 }
 

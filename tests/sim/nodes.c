@@ -262,15 +262,17 @@ nodes_foreign_pod (const char *name)
 {
   static const char *const clusters[] = { "a", "b" }, *const groups[] = { "cpu", "tpu", "gpu" };
   cJSON *json = cJSON_CreateObject (), *metadata = json_obj (json, "metadata"), *labels, *owner;
+  char index[16];
 
   json_set_str (metadata, "name", name);
   if (sim_chance (700))
     {
+      snprintf (index, sizeof (index), "%zu", sim_pick (4));
       labels = json_obj (metadata, "labels");
       json_set_str (labels, RAY_LABEL_CLUSTER, clusters[sim_pick (2)]);
       json_set_str (labels, RAY_LABEL_NODE_TYPE, sim_chance (800) ? "worker" : "head");
       json_set_str (labels, RAY_LABEL_GROUP, groups[sim_pick (3)]);
-      json_set_str (labels, RAY_LABEL_REPLICA_INDEX, "0");
+      json_set_str (labels, RAY_LABEL_REPLICA_INDEX, index);
     }
   if (sim_chance (300))
     {

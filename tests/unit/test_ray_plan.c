@@ -377,6 +377,43 @@ test_pods_of_a_predecessor_hold_their_index (void **state)
   world_free (&w);
 }
 
+/* kubectl delete --cascade=orphan, and the cluster applied again: nobody owns the old pods, and their names are those
+ * that the new ones would have. */
+static void
+test_orphans_hold_their_index_and_are_told (void **state)
+{
+  struct world w;
+
+  (void) state;
+  world_init (&w, two_groups);
+  world_settle (&w);
+  succeed (&w);
+  for (size_t i = 0; i < w.npods; i++)
+    {
+      w.pods[i]->cluster_owned = false;
+      w.pods[i]->owner_uid = "";
+    }
+  world_plan (&w);
+  assert_int_equal (w.plan.nops, 0);
+  assert_int_equal (w.plan.norphans, w.npods);
+  assert_string_equal (w.plan.orphan->node_type, "head");
+  assert_true (w.plan.orphan_group->is_head);
+  for (size_t i = w.npods; i-- > 0;)
+    if (strcmp (w.pods[i]->group, "cpu") == 0 || strcmp (w.pods[i]->node_type, "head") == 0)
+      world_vanish (&w, i); /* the user deletes them, as told */
+  world_plan (&w);
+  assert_int_equal (world_ops (&w, RAY_OP_DELETE_POD), 0);
+  assert_int_equal (world_ops (&w, RAY_OP_CREATE_POD), 3);
+  assert_string_equal (w.plan.orphan->group, "tpu");
+  for (size_t i = 0; i < w.npods; i++)
+    world_delete (&w, i);
+  w.now_ms += 30000 + ray_default_plan_options.terminating_timeout_ms;
+  world_plan (&w); /* on a dead node they hold nothing up for ever */
+  assert_int_equal (world_ops (&w, RAY_OP_CREATE_POD), 7);
+  assert_null (w.plan.orphan);
+  world_free (&w);
+}
+
 /* More indices are taken than one plan makes pods: nothing is to be done, and that is not found out again and again. */
 static void
 test_many_pods_of_a_predecessor_are_waited_for_without_haste (void **state)
@@ -1175,6 +1212,7 @@ main (void)
     cmocka_unit_test (test_with_autoscaling_only_named_workers_go),
     cmocka_unit_test (test_foreign_pods_are_left_alone_and_not_counted),
     cmocka_unit_test (test_pods_of_a_predecessor_hold_their_index),
+    cmocka_unit_test (test_orphans_hold_their_index_and_are_told),
     cmocka_unit_test (test_many_pods_of_a_predecessor_are_waited_for_without_haste),
     cmocka_unit_test (test_group_that_left_the_spec_is_drained),
     cmocka_unit_test (test_changed_number_of_hosts_replaces_the_slice),

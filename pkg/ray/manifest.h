@@ -16,7 +16,7 @@ struct ray_path ray_path (const char *fmt, ...) __attribute__ ((format (printf, 
 void ray_problem (struct ray_problems *problems, const char *reason, const char *field, const char *fmt, ...)
     __attribute__ ((format (printf, 4, 5)));
 
-/* Longer lists and maps (of anything but plain strings) are refused unread: some checks and builders take quadratic
+/* Longer lists and maps are refused unread: some checks and builders take quadratic
  * time, and nobody's cluster may keep the operator from the others'. */
 #define RAY_ITEMS_MAX 4096
 
@@ -30,6 +30,7 @@ enum ray_kind
   RAY_KIND_WHOLE,      /* an int32 */
   RAY_KIND_COUNT,      /* an int32 of at least 0 */
   RAY_KIND_STRINGS,    /* a list of strings */
+  RAY_KIND_NAMES,      /* one as long as a group may have pods */
   RAY_KIND_OBJECTS,    /* a list of objects */
   RAY_KIND_STRING_MAP, /* an object of strings */
   RAY_KIND_QUANTITY,   /* none negative */

@@ -103,6 +103,7 @@ static const struct kind
   [RAY_KIND_WHOLE] = { "a whole number within 32 bits", is_whole, NULL, NULL },
   [RAY_KIND_COUNT] = { "a whole number of 0 or more, within 32 bits", is_count, NULL, NULL },
   [RAY_KIND_STRINGS] = { "a list of strings", cJSON_IsArray, "a string", cJSON_IsString },
+  [RAY_KIND_NAMES] = { "a list of strings", cJSON_IsArray, "a string", cJSON_IsString },
   [RAY_KIND_OBJECTS] = { "a list of objects", cJSON_IsArray, "an object", cJSON_IsObject },
   [RAY_KIND_STRING_MAP] = { "an object of strings", cJSON_IsObject, "a string (quote it)", cJSON_IsString },
   [RAY_KIND_QUANTITY] = { QUANTITY, is_quantity, NULL, NULL },
@@ -133,6 +134,7 @@ wrong_kind (struct ray_problems *problems, const char *field, const char *wanted
 static void
 check_kind (struct ray_problems *problems, const char *path, const cJSON *v, const struct kind *kind)
 {
+  int max = kind == &kinds[RAY_KIND_NAMES] ? RAY_GROUP_PODS_MAX : RAY_ITEMS_MAX;
   const cJSON *item;
   int i = 0;
 
@@ -143,10 +145,10 @@ check_kind (struct ray_problems *problems, const char *path, const cJSON *v, con
     }
   if (kind->item_is == NULL)
     return;
-  if (kind != &kinds[RAY_KIND_STRINGS] && cJSON_GetArraySize (v) > RAY_ITEMS_MAX)
+  if (cJSON_GetArraySize (v) > max)
     {
       ray_problem (problems, RAY_REASON_SPEC, path, "has %d items: at most %d are allowed", cJSON_GetArraySize (v),
-                   RAY_ITEMS_MAX);
+                   max);
       return;
     }
   cJSON_ArrayForEach (item, v)

@@ -8,6 +8,9 @@
 /* More pods than this in one group are a slip of the pen: Kubernetes itself is sized for 150,000 in a whole cluster. */
 #define RAY_GROUP_PODS_MAX 100000
 
+/* More hosts than the largest TPU slices that there are have. */
+#define RAY_SLICE_HOSTS_MAX 4096
+
 struct ray_problem
 {
   const char *reason; /* event reason: "InvalidRayClusterMetadata" or "InvalidRayClusterSpec" (§1.6); see below too */

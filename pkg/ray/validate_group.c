@@ -44,7 +44,7 @@ static const struct ray_field worker_fields[] = {
 static void
 check_types (const struct group_check *c)
 {
-  static const struct ray_field scale_fields[] = { { "workersToDelete", RAY_KIND_STRINGS } };
+  static const struct ray_field scale_fields[] = { { "workersToDelete", RAY_KIND_NAMES } };
 
   ray_check_kinds (c->problems, c->group->spec, c->path, common_fields, ARRAY_LEN (common_fields));
   if (c->group->is_head)
@@ -75,7 +75,10 @@ check_counts (const struct group_check *c)
     GROUP_PROBLEM (c, "minReplicas",
                    "minReplicas is %" PRId64 ", but maxReplicas is %" PRId64 ": raise maxReplicas or lower minReplicas",
                    g->min, g->max);
-  if (g->hosts > RAY_GROUP_PODS_MAX || g->replicas * g->hosts > RAY_GROUP_PODS_MAX)
+  if (g->hosts > RAY_SLICE_HOSTS_MAX)
+    GROUP_PROBLEM (c, "numOfHosts", "numOfHosts is %" PRId64 ": one replica has at most %d hosts; lower it", g->hosts,
+                   RAY_SLICE_HOSTS_MAX);
+  else if (g->replicas * g->hosts > RAY_GROUP_PODS_MAX)
     GROUP_PROBLEM (c, "replicas",
                    "%" PRId64 " replicas of %" PRId64 " hosts are more than the %d pods a group may have: lower one",
                    g->replicas, g->hosts, RAY_GROUP_PODS_MAX);

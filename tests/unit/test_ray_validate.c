@@ -219,7 +219,11 @@ static const struct row
   { "[" ADD (CPU "/minReplicas", "3") "," ADD (CPU "/maxReplicas", "1") "]", "spec.workerGroupSpecs[1].minReplicas",
     "minReplicas is 3, but maxReplicas is 1", NULL },
   { ONE (CPU "/replicas", "100001"), "spec.workerGroupSpecs[1].replicas", "more than the 100000 pods", NULL },
-  { ONE (CPU "/numOfHosts", "2147483647"), "spec.workerGroupSpecs[1].replicas", "more than", NULL },
+  { ONE (CPU "/numOfHosts", "4097"), "spec.workerGroupSpecs[1].numOfHosts", "at most 4096 hosts; lower it", NULL },
+  { "[" ADD (CPU "/numOfHosts", "2147483647") "," ADD (CPU "/suspend", "true") "]",
+    "spec.workerGroupSpecs[1].numOfHosts", "numOfHosts is 2147483647: one replica", NULL },
+  { "[" ADD (CPU "/numOfHosts", "4096") "," ADD (CPU "/replicas", "25") "]", "spec.workerGroupSpecs[1].replicas",
+    "25 replicas of 4096 hosts are more than", NULL },
   /* names */
   { REMOVE (CPU "/groupName"), "spec.workerGroupSpecs[1].groupName", "is missing", NULL },
   { ONE (CPU "/groupName", "\"v6e_16\""), "spec.workerGroupSpecs[1].groupName", "\"v6e_16\" is no DNS label", NULL },
@@ -450,6 +454,36 @@ test_absurd_lists_are_refused_by_length (void **state)
 }
 
 static void
+fill_names (cJSON *list, int count)
+{
+  for (int i = cJSON_GetArraySize (list); i < count; i++)
+    json_push_str (list, "a");
+}
+
+/* The autoscaler may name every pod of a group, and there are no more. */
+static void
+test_absurd_lists_of_names_are_refused_by_length (void **state)
+{
+  cleanup_scene struct scene s = scene_yaml (CLUSTER);
+  cJSON *group = item_at (json_get (s.object, "spec", "workerGroupSpecs"), 1);
+  cJSON *names = json_arr (json_obj (group, "scaleStrategy"), "workersToDelete");
+  cJSON *args = json_arr (ray_container_of (json_get (group, "template")), "args");
+  cleanup_problems struct ray_problems few = { 0 }, many = { 0 };
+
+  (void) state;
+  fill_names (names, RAY_GROUP_PODS_MAX);
+  fill_names (args, RAY_ITEMS_MAX);
+  ray_validate (&s.cluster, &ray_default_options, &few);
+  assert_int_equal (few.count, 0);
+  fill_names (names, RAY_GROUP_PODS_MAX + 1);
+  fill_names (args, RAY_ITEMS_MAX + 1);
+  ray_validate (&s.cluster, &ray_default_options, &many);
+  assert_int_equal (many.count, 2);
+  assert_string_equal (many.items[0].field, "spec.workerGroupSpecs[1].scaleStrategy.workersToDelete");
+  assert_string_equal (many.items[1].field, "spec.workerGroupSpecs[1].template.spec.containers[0].args");
+}
+
+static void
 test_text_is_cut_between_characters (void **state)
 {
   cleanup_problems struct ray_problems problems = { 0 };
@@ -576,6 +610,7 @@ main (void)
     cmocka_unit_test (test_fixtures_are_valid),
     cmocka_unit_test (test_every_problem_is_told),
     cmocka_unit_test (test_absurd_lists_are_refused_by_length),
+    cmocka_unit_test (test_absurd_lists_of_names_are_refused_by_length),
     cmocka_unit_test (test_text_is_cut_between_characters),
     cmocka_unit_test (test_unsupported_features),
     cmocka_unit_test (test_warnings_of_the_pods),

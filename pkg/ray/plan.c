@@ -203,7 +203,9 @@ ray_plan_make (struct ray_plan *plan, const struct ray_cluster *cluster, const s
   plan->ledger_unsound = !ray_ledger_parse (&p.ledger, text);
   p.ledger.changed = plan->ledger_unsound;
   ray_ledger_retain (&p.ledger, cluster);
+  ray_name_set_copy (&p.gone, observed->gone, observed->ngone);
   plan_pods (&p);
+  ray_name_set_free (&p.gone);
   if (p.ledger.changed)
     plan_ledger (&p, log_nonnull (text));
   ray_ledger_free (&p.ledger);

@@ -6,8 +6,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Pods that one plan creates at the most; the rest is for the next plan. Bounds memory, whatever `replicas` says. */
+/* Pods that one plan creates at the most, also within a slice; the rest is for the next plan, in whose eyes the slice
+ * is forming. Bounds memory, whatever the spec says. */
 #define MAX_CREATES 1024
+/* Incarnations of a slice that one plan tries: names that must not come back are anybody's to list. */
+#define MAX_INCARNATIONS 64
 
 static void
 requeue_after (struct ray_planner *p, int64_t ms)
@@ -37,6 +40,16 @@ choose_name (struct ray_planner *p, struct ray_op *op)
   ray_op_rename (op, p->cluster, 0);
 }
 
+/* For one more pod; where there is none, the next plan comes at once. */
+static bool
+has_room (struct ray_planner *p)
+{
+  if (p->plan->nops < MAX_CREATES)
+    return true;
+  requeue_after (p, 1);
+  return false;
+}
+
 static void
 create_pod (struct ray_planner *p, const struct ray_group *group, const char *replica, int64_t index, int64_t host)
 {
@@ -59,6 +72,8 @@ ray_plan_complete_slice (struct ray_planner *p, const struct ray_group *group, c
   for (int64_t host = 0; host < group->hosts; host++)
     if (next < slice->npods && slice->pods[next]->host_index == host)
       next++;
+    else if (!has_room (p))
+      return;
     else
       create_pod (p, group, slice->replica_name, slice->index, host);
 }
@@ -66,50 +81,48 @@ ray_plan_complete_slice (struct ray_planner *p, const struct ray_group *group, c
 /* ---- new slices ---- */
 
 /* Names that must not come back: the autoscaler still waits for a pod of this name to go, or one has just gone, perhaps
- * before it was written down. */
+ * before it was written down. All hosts are looked at, also those that are made later. */
 static bool
-is_spent (const struct ray_planner *p, const struct ray_op *op)
+is_spent (const struct ray_planner *p, const struct ray_group *group, const struct ray_name_set *listed,
+          struct ray_identity *identity, uint32_t incarnation)
 {
   struct ray_pod_names names;
-  const cJSON *item;
 
-  if (p->observed->ngone == 0 && op->group->workers_to_delete == NULL)
+  if (p->gone.count == 0 && listed->count == 0)
     return false;
-  ray_pod_names (&names, op->name_seed, p->cluster, op->group);
-  cJSON_ArrayForEach (item, op->group->workers_to_delete)
-    if (ray_pod_names_have (&names, log_nonnull (cJSON_GetStringValue (item))))
-      return true;
-  for (size_t i = 0; i < p->observed->ngone; i++)
-    if (ray_pod_names_have (&names, p->observed->gone[i]))
-      return true;
+  for (int64_t host = 0; host < group->hosts; host++)
+    {
+      identity->host_index = host;
+      ray_pod_names (&names, ray_pod_seed (p->cluster, group, identity, incarnation), p->cluster, group);
+      if (ray_pod_names_meet (&names, listed) || ray_pod_names_meet (&names, &p->gone))
+        return true;
+    }
   return false;
 }
 
 static void
-start_slice (struct ray_planner *p, const struct ray_group *group, int64_t index)
+start_slice (struct ray_planner *p, const struct ray_group *group, const struct ray_name_set *listed, int64_t index)
 {
   struct ray_ledger_entry entry = ray_ledger_get (&p->ledger, group->name, index);
-  size_t first = p->plan->nops;
-  char name[RAY_NAME_SIZE] = "";
+  struct ray_identity identity = { .replica_index = index };
+  bool spent = false;
 
   if (entry.complete)
+    entry = (struct ray_ledger_entry){ .incarnation = entry.incarnation + 1 };
+  for (int tries = 0; tries < MAX_INCARNATIONS; tries++)
     {
-      entry = (struct ray_ledger_entry){ .incarnation = entry.incarnation + 1 };
-      ray_ledger_set (&p->ledger, group->name, index, entry);
+      if (group->hosts > 1)
+        ray_replica_name (identity.replica_name, p->cluster, group, index, entry.incarnation);
+      spent = is_spent (p, group, listed, &identity, entry.incarnation) && ray_ledger_holds (index);
+      if (!spent)
+        break;
+      entry.incarnation++;
     }
-  if (group->hosts > 1)
-    ray_replica_name (name, p->cluster, group, index, entry.incarnation);
-  for (int64_t host = 0; host < group->hosts; host++)
-    create_pod (p, group, name, index, host);
-  for (size_t i = first; i < p->plan->nops; i++)
-    if (is_spent (p, &p->plan->ops[i]) && ray_ledger_holds (index))
-      {
-        p->plan->nops = first;
-        entry.incarnation++;
-        ray_ledger_set (&p->ledger, group->name, index, entry);
-        start_slice (p, group, index);
-        return;
-      }
+  ray_ledger_set (&p->ledger, group->name, index, entry);
+  if (spent)
+    requeue_after (p, 1);
+  for (int64_t host = 0; !spent && host < group->hosts && has_room (p); host++)
+    create_pod (p, group, identity.replica_name, index, host);
 }
 
 /* Until when a pod holds its index, whoever made it; INT64_MAX: as long as it is there. A predecessor's does, too, and
@@ -202,7 +215,7 @@ ray_plan_scale_up (struct ray_planner *p, const struct ray_group *group, const s
         continue;
       if ((int64_t) index >= group->replicas && extra-- == 0)
         break; /* keep indices dense: wait for the pods that still hold a lower one */
-      start_slice (p, group, (int64_t) index);
+      start_slice (p, group, &slices->listed, (int64_t) index);
       missing--;
     }
   if (cut && missing == 0)

@@ -52,6 +52,19 @@ void ray_ledger_retain (struct ray_ledger *ledger,
 void ray_ledger_free (struct ray_ledger *ledger);
 #define cleanup_ledger __attribute__ ((cleanup (ray_ledger_free)))
 
+/* ---- name_set.c ---- */
+
+struct ray_name_set
+{
+  const char **names; /* sorted; they belong to whoever filled the set */
+  size_t count;
+};
+
+void ray_name_set_list (struct ray_name_set *set, const cJSON *list); /* the strings in it */
+void ray_name_set_copy (struct ray_name_set *set, const char *const *names, size_t count);
+bool ray_name_set_has (const struct ray_name_set *set, const char *name);
+void ray_name_set_free (struct ray_name_set *set);
+
 /* ---- slices.c ---- */
 
 enum ray_slice_state
@@ -83,6 +96,7 @@ struct ray_slices
   size_t count, cap;
   const struct ray_pod **pods; /* sorted by slice, then host */
   size_t npods;
+  struct ray_name_set listed; /* workersToDelete */
 };
 
 /* The slices that the owned pods of one group make. `hosts` is the group's. */
@@ -108,6 +122,7 @@ struct ray_pod_names
 void ray_pod_names (struct ray_pod_names *names, uint64_t seed, const struct ray_cluster *cluster,
                     const struct ray_group *group);
 bool ray_pod_names_have (const struct ray_pod_names *names, const char *name);
+bool ray_pod_names_meet (const struct ray_pod_names *names, const struct ray_name_set *set); /* one is in it */
 /* "{cluster}-head" (facts/kuberay.md §0.2, PodName). */
 void ray_fixed_head_name (char out[RAY_NAME_SIZE], const struct ray_cluster *cluster);
 /* Whether the names that (index, incarnation) stands for are, or may still be, those of `slice`. */
@@ -130,6 +145,7 @@ struct ray_planner
   const struct ray_observed *observed;
   const struct ray_plan_options *options;
   struct ray_ledger ledger;
+  struct ray_name_set gone; /* observed->gone */
   int64_t now_ms;
 };
 

@@ -76,6 +76,15 @@ ray_pod_names_have (const struct ray_pod_names *names, const char *name)
 }
 
 bool
+ray_pod_names_meet (const struct ray_pod_names *names, const struct ray_name_set *set)
+{
+  for (int attempt = 0; attempt < RAY_NAME_ATTEMPTS; attempt++)
+    if (ray_name_set_has (set, names->names[attempt]))
+      return true;
+  return false;
+}
+
+bool
 ray_slice_wears_name (const struct ray_slice *slice, const struct ray_cluster *cluster, const struct ray_group *group,
                       uint32_t incarnation)
 {

@@ -38,17 +38,6 @@ belongs (const struct ray_pod *pod, const struct ray_cluster *cluster, const str
   return text_eq (pod->node_type, "worker") && text_eq (pod->group, group->name);
 }
 
-static bool
-is_listed (const struct ray_group *group, const char *pod_name)
-{
-  const cJSON *item;
-
-  cJSON_ArrayForEach (item, group->workers_to_delete)
-    if (text_eq (cJSON_GetStringValue (item), pod_name))
-      return true;
-  return false;
-}
-
 static void
 mark_broken (struct ray_slice *slice, const char *why)
 {
@@ -110,7 +99,7 @@ judge_hosts (struct ray_slice *slice, const struct ray_cluster *cluster, const s
 
 static void
 judge (struct ray_slice *slice, const struct ray_cluster *cluster, const struct ray_group *group,
-       const struct ray_ledger *ledger, const struct ray_plan_options *options)
+       const struct ray_ledger *ledger, const struct ray_plan_options *options, const struct ray_name_set *listed)
 {
   bool multi = group->hosts > 1;
 
@@ -125,7 +114,7 @@ judge (struct ray_slice *slice, const struct ray_cluster *cluster, const struct 
 
       slice->live += pod->deletion_ms == 0;
       slice->ready &= pod->ready && pod->deletion_ms == 0;
-      slice->listed |= is_listed (group, pod->name);
+      slice->listed |= ray_name_set_has (listed, pod->name);
       if (pod->created_ms < slice->created_ms)
         slice->created_ms = pod->created_ms;
       if (expires > slice->expires_ms)
@@ -173,6 +162,7 @@ ray_slices_read (struct ray_slices *slices, const struct ray_cluster *cluster, c
                  const struct ray_plan_options *options)
 {
   *slices = (struct ray_slices){ .pods = xcalloc (observed->npods, sizeof (*slices->pods)) };
+  ray_name_set_list (&slices->listed, group->workers_to_delete);
   for (size_t i = 0; i < observed->npods; i++)
     if (belongs (observed->pods[i], cluster, group))
       slices->pods[slices->npods++] = observed->pods[i];
@@ -190,7 +180,7 @@ ray_slices_read (struct ray_slices *slices, const struct ray_cluster *cluster, c
         .replica_name = slices->pods[i]->replica_name,
         .index = group->is_head ? 0 : slices->pods[i]->replica_index,
       };
-      judge (slice, cluster, group, ledger, options);
+      judge (slice, cluster, group, ledger, options, &slices->listed);
       i = end;
     }
 }
@@ -200,5 +190,6 @@ ray_slices_free (struct ray_slices *slices)
 {
   free (slices->items);
   free (slices->pods);
+  ray_name_set_free (&slices->listed);
   *slices = (struct ray_slices){ 0 };
 }

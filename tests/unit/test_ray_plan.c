@@ -1074,6 +1074,85 @@ test_a_ledger_of_nonsense_is_dropped_and_told_once (void **state)
     }
 }
 
+/* Nothing that a spec says makes a plan longer than this; what is begun is completed plan by plan. */
+#define PLAN_MAX 1024
+
+static void
+test_a_slice_larger_than_a_plan_comes_in_parts (void **state)
+{
+  struct world w;
+
+  (void) state;
+  world_init (&w, two_groups);
+  json_set_int (group_spec (&w, 0), "numOfHosts", 100000); /* no validation would pass it */
+  world_plan (&w);
+  assert_int_equal (world_ops (&w, RAY_OP_CREATE_POD), PLAN_MAX);
+  assert_int_equal (w.plan.requeue_ms, 1);
+  world_apply (&w, NULL, NULL);
+  world_plan (&w); /* the slice is forming now */
+  assert_int_equal (world_ops (&w, RAY_OP_CREATE_POD), PLAN_MAX);
+  assert_int_equal (w.plan.requeue_ms, 1);
+  json_set_int (group_spec (&w, 0), "numOfHosts", 2500);
+  world_settle (&w);
+  assert_int_equal (world_count (&w, "tpu"), 2500);
+  assert_int_equal (world_count (&w, "cpu"), 2);
+  assert_string_equal (world_ledger (&w), "headgroup=0c;tpu=0c;cpu=0c,0c");
+  world_free (&w);
+}
+
+static void
+test_many_forming_slices_do_not_make_a_plan_longer (void **state)
+{
+  struct world w;
+
+  (void) state;
+  world_init (&w, two_groups);
+  json_set_int (group_spec (&w, 0), "numOfHosts", 600);
+  scale (&w, 0, 5);
+  for (int round = 0; round < 5; round++)
+    {
+      world_plan (&w);
+      assert_true (world_ops (&w, RAY_OP_CREATE_POD) <= PLAN_MAX);
+      world_apply (&w, NULL, NULL);
+      for (size_t i = w.npods; i-- > 0;)
+        if (i % 3 == 0 && strcmp (w.pods[i]->group, "tpu") == 0)
+          world_vanish (&w, i); /* before its slice was complete */
+    }
+  world_settle (&w);
+  assert_int_equal (world_count (&w, "tpu"), 3000);
+  world_free (&w);
+}
+
+/* Names of incarnations to come can be worked out and listed by the hundred. */
+static void
+test_a_list_of_future_names_only_delays (void **state)
+{
+  struct world w;
+  cJSON *list;
+
+  (void) state;
+  world_init (&w, two_groups);
+  scale (&w, 0, 0);
+  scale (&w, 1, 1);
+  list = json_arr (json_obj (group_spec (&w, 1), "scaleStrategy"), "workersToDelete");
+  for (int i = 0; i < 50000; i++)
+    json_push_str (list, "nobody");
+  for (int incarnation = 0; incarnation < 64; incarnation++)
+    {
+      world_plan (&w);
+      for (size_t i = 0; i < w.plan.nops; i++)
+        if (w.plan.ops[i].kind == RAY_OP_CREATE_POD && !w.plan.ops[i].group->is_head)
+          json_push_str (list, w.plan.ops[i].identity.name);
+    }
+  world_plan (&w);
+  assert_int_equal (world_ops (&w, RAY_OP_CREATE_POD), 1); /* the head */
+  assert_int_equal (w.plan.requeue_ms, 1);
+  world_settle (&w);
+  assert_int_equal (world_count (&w, "cpu"), 1);
+  assert_string_equal (world_ledger (&w), "cpu=64c;headgroup=0c");
+  world_free (&w);
+}
+
 /* ---- random histories ---- */
 
 static uint32_t
@@ -1241,6 +1320,9 @@ main (void)
     cmocka_unit_test (test_clusters_that_are_not_ours_to_touch_get_no_plan),
     cmocka_unit_test (test_a_ledger_that_is_full_is_not_written_for_ever),
     cmocka_unit_test (test_a_ledger_of_nonsense_is_dropped_and_told_once),
+    cmocka_unit_test (test_a_slice_larger_than_a_plan_comes_in_parts),
+    cmocka_unit_test (test_many_forming_slices_do_not_make_a_plan_longer),
+    cmocka_unit_test (test_a_list_of_future_names_only_delays),
     cmocka_unit_test (test_random_histories_keep_the_invariants_and_come_to_rest),
   };
 

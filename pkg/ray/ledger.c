@@ -336,13 +336,28 @@ ray_ledger_set (struct ray_ledger *ledger, const char *group, int64_t index, str
   ledger->changed = true;
 }
 
+static void
+want_group (const struct ray_ledger *ledger, const char *name)
+{
+  struct ray_ledger_group *group = find_group (ledger, name, strlen (name));
+
+  if (group != NULL)
+    group->wanted = true;
+}
+
 void
-ray_ledger_retain (struct ray_ledger *ledger, const struct ray_cluster *cluster)
+ray_ledger_retain (struct ray_ledger *ledger, const struct ray_cluster *cluster, const struct ray_observed *observed)
 {
   struct ray_ledger_group *group, *tmp;
 
+  want_group (ledger, RAY_HEAD_GROUP);
+  for (size_t i = 0; i < cluster->ngroups; i++)
+    want_group (ledger, cluster->groups[i].name);
+  for (size_t i = 0; i < observed->npods; i++)
+    if (ray_pod_owned (observed->pods[i], cluster))
+      want_group (ledger, observed->pods[i]->group);
   HASH_ITER (hh, ledger->groups, group, tmp)
-    if (ray_cluster_group (cluster, group->name) == NULL)
+    if (!group->wanted)
       {
         drop_group (ledger, group);
         ledger->changed = true;

@@ -202,7 +202,7 @@ ray_plan_make (struct ray_plan *plan, const struct ray_cluster *cluster, const s
     return;
   plan->ledger_unsound = !ray_ledger_parse (&p.ledger, text);
   p.ledger.changed = plan->ledger_unsound;
-  ray_ledger_retain (&p.ledger, cluster);
+  ray_ledger_retain (&p.ledger, cluster, observed);
   ray_name_set_copy (&p.gone, observed->gone, observed->ngone);
   plan_pods (&p);
   ray_name_set_free (&p.gone);

@@ -26,6 +26,7 @@ struct ray_ledger_group
   char *name;
   struct ray_ledger_run *runs; /* by replica index, ascending and apart; what is not there is {0, false} */
   size_t count, cap;
+  bool wanted; /* by ray_ledger_retain */
   UT_hash_handle hh;
 };
 
@@ -47,8 +48,10 @@ char *ray_ledger_print (const struct ray_ledger *ledger);
 bool ray_ledger_holds (int64_t index); /* beyond, nothing is written down */
 struct ray_ledger_entry ray_ledger_get (const struct ray_ledger *ledger, const char *group, int64_t index);
 void ray_ledger_set (struct ray_ledger *ledger, const char *group, int64_t index, struct ray_ledger_entry entry);
-void ray_ledger_retain (struct ray_ledger *ledger,
-                        const struct ray_cluster *cluster); /* drops groups not in the spec */
+/* Drops groups that are not in the spec, once no owned pod of theirs is left: one that comes back meanwhile must know
+ * which of its slices were complete. */
+void ray_ledger_retain (struct ray_ledger *ledger, const struct ray_cluster *cluster,
+                        const struct ray_observed *observed);
 void ray_ledger_free (struct ray_ledger *ledger);
 #define cleanup_ledger __attribute__ ((cleanup (ray_ledger_free)))
 

@@ -449,6 +449,34 @@ test_group_that_left_the_spec_is_drained (void **state)
   world_free (&w);
 }
 
+/* A host of the slice goes while its group is out of the spec: the slice is replaced, not completed. */
+static void
+test_a_group_that_comes_back_knows_what_was_complete (void **state)
+{
+  struct world w;
+  cJSON *group, *groups;
+  size_t victim = 0;
+
+  (void) state;
+  world_init (&w, two_groups);
+  world_settle (&w);
+  groups = json_get (w.object, "spec", "workerGroupSpecs");
+  group = cJSON_DetachItemFromArray (groups, 0);
+  world_plan (&w);
+  assert_int_equal (world_ops (&w, RAY_OP_DELETE_POD), 4);
+  assert_int_equal (world_ops (&w, RAY_OP_WRITE_LEDGER), 0);
+  while (w.pods[victim] != world_find (&w, "tpu", 0, 2))
+    victim++;
+  world_vanish (&w, victim); /* one deletion has come through, the others have not */
+  cJSON_InsertItemInArray (groups, 0, group);
+  world_plan (&w);
+  assert_int_equal (world_ops (&w, RAY_OP_DELETE_POD), 3);
+  assert_int_equal (world_ops (&w, RAY_OP_CREATE_POD), 0);
+  world_settle (&w);
+  assert_string_equal (world_ledger (&w), "headgroup=0c;tpu=1c;cpu=0c,0c");
+  world_free (&w);
+}
+
 static void
 test_changed_number_of_hosts_replaces_the_slice (void **state)
 {
@@ -1294,6 +1322,7 @@ main (void)
     cmocka_unit_test (test_orphans_hold_their_index_and_are_told),
     cmocka_unit_test (test_many_pods_of_a_predecessor_are_waited_for_without_haste),
     cmocka_unit_test (test_group_that_left_the_spec_is_drained),
+    cmocka_unit_test (test_a_group_that_comes_back_knows_what_was_complete),
     cmocka_unit_test (test_changed_number_of_hosts_replaces_the_slice),
     cmocka_unit_test (test_single_pods_are_replaced_when_their_group_gets_hosts),
     cmocka_unit_test (test_unlabelled_pods_of_old_kuberay_count_as_slices),

@@ -1,11 +1,11 @@
 #!/bin/bash
 # run-unit.sh BINARY...: runs cmocka test programs, a line for each; ends with "N passed, N failed". The output of a program is shown
-# when it failed. A program that crashes or hangs (5 minutes) counts as one failure.
+# when it failed. A program that crashes or hangs (10 minutes) counts as one failure.
 set -uo pipefail
 passed=0 failed=0
 for bin in "$@"; do
   name=$(basename "$bin")
-  out=$(timeout --kill-after=5 "${UNIT_TIMEOUT:-300}" "$bin" 2>&1 </dev/null)
+  out=$(timeout --kill-after=5 "${UNIT_TIMEOUT:-600}" "$bin" 2>&1 </dev/null)
   rc=$?
   ok=$(grep -c '^\[       OK \]' <<<"$out")
   bad=$(grep -c '^\[  FAILED  \] [A-Za-z_0-9]*$' <<<"$out")

@@ -3,7 +3,7 @@
  *
  * An object is read only when there is reason to: it is not of the version it had when it was last right, the wish has
  * changed, or it has not been looked at since the start. */
-#include "controller/controller_internal.h"
+#include "controller/children_internal.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -21,151 +21,10 @@
 /* What is not watched is looked at again after this long: within the resync of a ready cluster (300 s). */
 #define RECHECK_MS 240000
 
-enum step
-{
-  STEP_DONE,
-  STEP_CREATE,
-  STEP_GET,
-  STEP_PATCH,
-};
-
-struct item
-{
-  const struct ray_child *child;
-  const struct ray_child_type *type;
-  const char *name;
-  char *id; /* "plural/name" */
-  struct cache_memo memo;
-  enum step step;
-  char *patch;   /* to be sent. Owned */
-  bool absent;   /* it is known not to be there, or not as pods need it */
-  bool quiet;    /* its failure has been told of a moment ago */
-  bool believed; /* there is reason to believe it is there: to fail in a look at it changes nothing */
-};
-
-struct work
-{
-  struct controller *c;
-  unsigned term; /* of the pass */
-  const struct ray_cluster *cluster;
-  const struct cache_snapshot *snapshot;
-  struct children_result *result;
-  char *key;
-  struct item *items;
-  size_t *asked; /* the items of the batch in flight */
-  size_t count;
-};
-
 static char *
-path_of (const struct work *w, const struct ray_child_type *type, const char *name)
+path_of (const struct child_work *w, const struct ray_child_type *type, const char *name)
 {
   return kube_object_path (type->prefix, w->cluster->namespace, type->plural, name);
-}
-
-/* ---- telling ---- */
-
-static void
-tell (const struct work *w, const struct item *item, enum kube_event_type type, const char *what, const char *action,
-      const char *note)
-{
-  cleanup_free char *reason = xasprintf ("%s%s", what, item->type->suffix);
-
-  report_event (w->c, w->cluster, type, reason, action, note);
-}
-
-/* A failure. Pods that need the object wait, and the condition says why. */
-static void
-fail (struct work *w, struct item *item, const char *what, const char *action, const char *message)
-{
-  struct children_result *r = w->result;
-
-  item->step = STEP_DONE;
-  item->absent = true;
-  r->failed = true;
-  if (!item->quiet)
-    {
-      controller_count (w->c, &w->c->stats.failures, 1);
-      tell (w, item, KUBE_EVENT_WARNING, what, action, message);
-    }
-  if (item->child->gate == RAY_GATE_NONE || r->failure.reason != NULL)
-    return;
-  snprintf (r->failure_text, sizeof (r->failure_text), "%s", message);
-  r->failure = (struct ray_failure){ item->type->failure, r->failure_text };
-}
-
-/* An object that cannot be read or written although it is there: pods do not wait for that. */
-static void
-fail_repair (struct work *w, struct item *item, const char *message)
-{
-  item->step = STEP_DONE;
-  w->result->failed = true;
-  controller_count (w->c, &w->c->stats.failures, 1);
-  tell (w, item, KUBE_EVENT_WARNING, "FailedToUpdate", "Update", message);
-}
-
-/* A failure that only somebody else can end. `also`: a reason of its own beside that of all children; NULL: none. */
-static void
-fail_refused (struct work *w, struct item *item, const char *also, const char *message)
-{
-  fail (w, item, "FailedToCreate", "Create", message);
-  if (item->quiet)
-    return;
-  if (also != NULL)
-    report_event (w->c, w->cluster, KUBE_EVENT_WARNING, also, "Create", message);
-  item->memo = (struct cache_memo){ .refused_ms = clock_mono_ms () };
-  cache_memo_set (w->c->cache, w->key, item->id, &item->memo);
-}
-
-static void
-fail_foreign (struct work *w, struct item *item)
-{
-  cleanup_free char *message
-      = xasprintf ("%s %s/%s exists and does not belong to this RayCluster: delete or rename it, or choose another "
-                   "cluster name",
-                   item->type->kind, w->cluster->namespace, item->name);
-  bool policy = item->child->kind == RAY_CHILD_NETWORK_POLICY;
-
-  fail_refused (w, item, policy ? "NetworkPolicyNameCollision" : NULL, message);
-}
-
-static void
-fail_missing (struct work *w, struct item *item)
-{
-  cleanup_free char *message
-      = xasprintf ("%s %s/%s, which the RayCluster names, does not exist: create it, or leave its name out of the spec",
-                   item->type->kind, w->cluster->namespace, item->name);
-  bool account = item->child->kind == RAY_CHILD_SERVICE_ACCOUNT;
-
-  fail_refused (w, item, account ? "AutoscalerServiceAccountNotFound" : NULL, message);
-}
-
-/* ---- remembering ---- */
-
-static uint64_t
-version_of (const cJSON *object)
-{
-  return strtoull (log_nonnull (json_str (object, "metadata", "resourceVersion")), NULL, 10);
-}
-
-/* The object is as it should be, or as near as it can be brought. */
-static void
-settle (struct work *w, struct item *item, const cJSON *live)
-{
-  cleanup_free char *complaint = ray_child_complaint (item->child, live);
-
-  item->step = STEP_DONE;
-  if (complaint != NULL)
-    {
-      cleanup_free char *note
-          = xasprintf ("%s %s/%s: %s", item->type->noun, w->cluster->namespace, item->name, complaint);
-
-      tell (w, item, KUBE_EVENT_WARNING, "FailedToUpdate", "Update", note);
-    }
-  item->memo.version = version_of (live);
-  item->memo.hash = item->child->hash;
-  item->memo.checked_ms = clock_mono_ms ();
-  item->memo.refused_ms = 0;
-  cache_memo_set (w->c->cache, w->key, item->id, &item->memo);
 }
 
 /* ---- what to do first ---- */
@@ -177,7 +36,7 @@ struct seen
 };
 
 static bool
-find_seen (const struct work *w, enum ray_child_kind kind, const char *name, struct seen *seen)
+find_seen (const struct child_work *w, enum ray_child_kind kind, const char *name, struct seen *seen)
 {
   const struct cache_snapshot *s = w->snapshot;
 
@@ -204,7 +63,7 @@ is_watched (const struct ray_child *child)
 
 /* Pods are not made before what they need: that there are some says that it was there. */
 static bool
-has_pods (const struct work *w)
+has_pods (const struct child_work *w)
 {
   const struct ray_observed *observed = &w->snapshot->observed;
 
@@ -215,8 +74,8 @@ has_pods (const struct work *w)
 }
 
 /* Time decides; and what a cluster that has a status may have had before is rather read than made. */
-static enum step
-first_step_unwatched (const struct work *w, struct item *item, bool known)
+static enum child_step
+first_step_unwatched (const struct child_work *w, struct child_item *item, bool known)
 {
   bool had = json_get (w->cluster->object, "status") != NULL;
 
@@ -226,8 +85,8 @@ first_step_unwatched (const struct work *w, struct item *item, bool known)
   return known || item->child->external || had ? STEP_GET : STEP_CREATE;
 }
 
-static enum step
-step_later (struct work *w, int64_t wait_ms)
+static enum child_step
+step_later (struct child_work *w, int64_t wait_ms)
 {
   if (w->result->requeue_ms == 0 || wait_ms < w->result->requeue_ms)
     w->result->requeue_ms = wait_ms;
@@ -235,19 +94,19 @@ step_later (struct work *w, int64_t wait_ms)
 }
 
 /* Pods go on waiting, with the same words. */
-static enum step
-fail_again (struct work *w, struct item *item)
+static enum child_step
+fail_again (struct child_work *w, struct child_item *item)
 {
   item->quiet = true;
   if (item->child->external)
-    fail_missing (w, item);
+    child_fail_missing (w, item);
   else
-    fail_foreign (w, item);
+    child_fail_foreign (w, item);
   return step_later (w, item->memo.refused_ms + REPAIR_INTERVAL_MS - clock_mono_ms ());
 }
 
-static enum step
-first_step (struct work *w, struct item *item)
+static enum child_step
+first_step (struct child_work *w, struct child_item *item)
 {
   bool known = cache_memo_get (w->c->cache, w->key, item->id, &item->memo) && item->memo.refused_ms == 0;
   int64_t wait = item->memo.written_ms ? item->memo.written_ms + REPAIR_INTERVAL_MS - clock_mono_ms () : 0;
@@ -294,7 +153,7 @@ add_token (cJSON *secret)
 }
 
 static int
-make_create (struct work *w, struct item *item, struct kube_request *request)
+make_create (struct child_work *w, struct child_item *item, struct kube_request *request)
 {
   cleanup_json cJSON *copy = NULL;
 
@@ -313,14 +172,14 @@ make_create (struct work *w, struct item *item, struct kube_request *request)
 }
 
 static int
-make_get (struct work *w, struct item *item, struct kube_request *request)
+make_get (struct child_work *w, struct child_item *item, struct kube_request *request)
 {
   *request = (struct kube_request){ .verb = KUBE_GET, .path = path_of (w, item->type, item->name) };
   return 0;
 }
 
 static int
-make_patch (struct work *w, struct item *item, struct kube_request *request)
+make_patch (struct child_work *w, struct child_item *item, struct kube_request *request)
 {
   *request = (struct kube_request){ .verb = KUBE_PATCH_MERGE,
                                     .path = path_of (w, item->type, item->name),
@@ -330,7 +189,7 @@ make_patch (struct work *w, struct item *item, struct kube_request *request)
 }
 
 static void
-done_create (struct work *w, struct item *item, struct kube_response *response)
+done_create (struct child_work *w, struct child_item *item, struct kube_response *response)
 {
   cleanup_free char *note = xasprintf ("Created %s %s/%s", item->type->noun, w->cluster->namespace, item->name);
 
@@ -341,19 +200,19 @@ done_create (struct work *w, struct item *item, struct kube_response *response)
     }
   if (!kube_ok (response))
     {
-      fail (w, item, "FailedToCreate", "Create", response->error.message);
+      child_fail (w, item, "FailedToCreate", "Create", response->error.message);
       return;
     }
   controller_observe_child (w->c, item->child->kind, response->body);
   item->absent = false;
   item->memo.written_ms = clock_mono_ms ();
-  tell (w, item, KUBE_EVENT_NORMAL, "Created", "Create", note);
-  settle (w, item, response->body);
+  child_tell (w, item, KUBE_EVENT_NORMAL, "Created", "Create", note);
+  child_settle (w, item, response->body);
 }
 
 /* Guarded by the version it was made from: ports and rules are replaced whole. */
 static void
-prepare_patch (struct item *item, cJSON *patch, const cJSON *live)
+prepare_patch (struct child_item *item, cJSON *patch, const cJSON *live)
 {
   json_set_copy (json_obj (patch, "metadata"), "resourceVersion", json_get (live, "metadata", "resourceVersion"));
   free (item->patch);
@@ -362,22 +221,22 @@ prepare_patch (struct item *item, cJSON *patch, const cJSON *live)
 }
 
 static void
-done_get (struct work *w, struct item *item, struct kube_response *response)
+done_get (struct child_work *w, struct child_item *item, struct kube_response *response)
 {
   cleanup_json cJSON *patch = NULL;
 
   if (response->status == 404 && item->child->external)
-    fail_missing (w, item);
+    child_fail_missing (w, item);
   else if (response->status == 404)
     item->step = STEP_CREATE;
   else if (!kube_ok (response) && item->believed)
-    fail_repair (w, item, response->error.message);
+    child_fail_repair (w, item, response->error.message);
   else if (!kube_ok (response))
-    fail (w, item, "FailedToCreate", "Create", response->error.message);
+    child_fail (w, item, "FailedToCreate", "Create", response->error.message);
   else if (item->child->external)
-    settle (w, item, response->body);
+    child_settle (w, item, response->body);
   else if (!ray_child_is_ours (item->child, w->cluster, response->body))
-    fail_foreign (w, item);
+    child_fail_foreign (w, item);
   else if (json_get (response->body, "metadata", "deletionTimestamp") != NULL)
     {
       item->absent = true;
@@ -388,12 +247,12 @@ done_get (struct work *w, struct item *item, struct kube_response *response)
   else
     {
       controller_observe_child (w->c, item->child->kind, response->body);
-      settle (w, item, response->body);
+      child_settle (w, item, response->body);
     }
 }
 
 static void
-done_patch (struct work *w, struct item *item, struct kube_response *response)
+done_patch (struct child_work *w, struct child_item *item, struct kube_response *response)
 {
   cleanup_free char *note = xasprintf ("Updated %s %s/%s", item->type->noun, w->cluster->namespace, item->name);
 
@@ -402,20 +261,20 @@ done_patch (struct work *w, struct item *item, struct kube_response *response)
   else if (response->status == 404)
     item->step = STEP_CREATE;
   else if (!kube_ok (response))
-    fail_repair (w, item, response->error.message);
+    child_fail_repair (w, item, response->error.message);
   else
     {
       controller_observe_child (w->c, item->child->kind, response->body);
       item->memo.written_ms = clock_mono_ms ();
-      tell (w, item, KUBE_EVENT_NORMAL, "Updated", "Update", note);
-      settle (w, item, response->body);
+      child_tell (w, item, KUBE_EVENT_NORMAL, "Updated", "Update", note);
+      child_settle (w, item, response->body);
     }
 }
 
 static const struct
 {
-  int (*make) (struct work *w, struct item *item, struct kube_request *request);
-  void (*done) (struct work *w, struct item *item, struct kube_response *response);
+  int (*make) (struct child_work *w, struct child_item *item, struct kube_request *request);
+  void (*done) (struct child_work *w, struct child_item *item, struct kube_response *response);
 } steps[] = {
   [STEP_CREATE] = { make_create, done_create },
   [STEP_GET] = { make_get, done_get },
@@ -425,8 +284,8 @@ static const struct
 static int
 batch_make (void *data, size_t i, struct kube_request *request)
 {
-  struct work *w = data;
-  struct item *item = &w->items[w->asked[i]];
+  struct child_work *w = data;
+  struct child_item *item = &w->items[w->asked[i]];
   int ret;
 
   if (!controller_in_term (w->c, w->term))
@@ -439,14 +298,14 @@ batch_make (void *data, size_t i, struct kube_request *request)
 static void
 batch_done (void *data, size_t i, struct kube_response *response)
 {
-  struct work *w = data;
-  struct item *item = &w->items[w->asked[i]];
+  struct child_work *w = data;
+  struct child_item *item = &w->items[w->asked[i]];
 
   steps[item->step].done (w, item, response);
 }
 
 static void
-converse (struct work *w)
+converse (struct child_work *w)
 {
   for (int round = 0; round < MAX_ROUNDS && controller_in_term (w->c, w->term); round++)
     {
@@ -464,7 +323,7 @@ converse (struct work *w)
 /* ---- the whole ---- */
 
 static void
-begin (struct work *w, const struct ray_children *children)
+begin (struct child_work *w, const struct ray_children *children)
 {
   w->count = children->count;
   w->items = xcalloc (w->count, sizeof (*w->items));
@@ -472,7 +331,7 @@ begin (struct work *w, const struct ray_children *children)
   w->key = xasprintf ("%s/%s", w->cluster->namespace, w->cluster->name);
   for (size_t i = 0; i < w->count; i++)
     {
-      struct item *item = &w->items[i];
+      struct child_item *item = &w->items[i];
 
       item->child = &children->items[i];
       item->type = &ray_child_types[item->child->kind];
@@ -484,11 +343,11 @@ begin (struct work *w, const struct ray_children *children)
 }
 
 static void
-end (struct work *w)
+end (struct child_work *w)
 {
   for (size_t i = 0; i < w->count; i++)
     {
-      struct item *item = &w->items[i];
+      struct child_item *item = &w->items[i];
 
       w->result->failed |= item->step != STEP_DONE;
       if (item->absent && item->child->gate > w->result->gate)
@@ -506,7 +365,7 @@ children_apply (struct controller *c, unsigned term, const struct ray_cluster *c
                 const struct cache_snapshot *snapshot, struct children_result *result)
 {
   cleanup_children struct ray_children children = { 0 };
-  struct work w = { .c = c, .term = term, .cluster = cluster, .snapshot = snapshot, .result = result };
+  struct child_work w = { .c = c, .term = term, .cluster = cluster, .snapshot = snapshot, .result = result };
 
   *result = (struct children_result){ 0 };
   ray_children_make (&children, cluster, &c->options.ray);
